@@ -1,0 +1,9 @@
+"""Asks TensorFlow which hardware is here, and how to train on it.
+
+The only place that initialises hardware and reads environment variables about it.
+"""
+
+from keras_tpu_kit.strategy.description import describe_strategy
+from keras_tpu_kit.strategy.detection import detect_strategy, explain_strategy
+
+__all__ = ["describe_strategy", "detect_strategy", "explain_strategy"]
