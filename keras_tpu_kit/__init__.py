@@ -1,1 +1,115 @@
-"""Train Keras models on TPUs and several GPUs as you would on one device."""
+"""Train Keras models on TPUs and several GPUs as you would on one device.
+
+Detect the hardware, plan the batches, build the model in scope, train:
+
+```python
+import keras_tpu_kit as ktk
+
+run = MyFactory().fit((x, y), validation_data=(xv, yv), global_batch_size=1200, epochs=3)
+```
+
+Importing this package costs milliseconds; TensorFlow is imported when a name is first used
+that needs it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from keras_tpu_kit import backend as _backend
+from keras_tpu_kit._version import __version__
+from keras_tpu_kit.errors import (
+    BackendError,
+    DataError,
+    FactoryError,
+    Finding,
+    HardwareError,
+    KitError,
+    PlanError,
+    PreflightError,
+    ReplicationError,
+    SearchError,
+)
+from keras_tpu_kit.learning_rate import scaled_learning_rate, warmup_args
+from keras_tpu_kit.plan import BatchPlan, plan_batches
+from keras_tpu_kit.throughput import CHIPS, Chip, Throughput
+from keras_tpu_kit.topology import Topology
+
+if TYPE_CHECKING:
+    from keras_tpu_kit.callbacks import (
+        BatchSizeCheck,
+        StepsPerEpochCheck,
+        StopOnPreemption,
+        ThroughputMonitor,
+        callbacks_for,
+        plan_callbacks,
+    )
+    from keras_tpu_kit.datasets import make_dataset, plan_for_data
+    from keras_tpu_kit.factory import ModelFactory, Run
+    from keras_tpu_kit.replication import replicate
+    from keras_tpu_kit.strategy import describe_strategy, detect_strategy
+
+# Names whose modules import TensorFlow, and so are imported on first use.
+_ABOVE_THE_WALL = {
+    "BatchSizeCheck": "callbacks",
+    "ModelFactory": "factory",
+    "Run": "factory",
+    "StepsPerEpochCheck": "callbacks",
+    "StopOnPreemption": "callbacks",
+    "ThroughputMonitor": "callbacks",
+    "callbacks_for": "callbacks",
+    "describe_strategy": "strategy",
+    "detect_strategy": "strategy",
+    "make_dataset": "datasets",
+    "plan_callbacks": "callbacks",
+    "plan_for_data": "datasets",
+    "replicate": "replication",
+}
+
+__all__ = [
+    "CHIPS",
+    "BackendError",
+    "BatchPlan",
+    "BatchSizeCheck",
+    "Chip",
+    "DataError",
+    "FactoryError",
+    "Finding",
+    "HardwareError",
+    "KitError",
+    "ModelFactory",
+    "PlanError",
+    "PreflightError",
+    "ReplicationError",
+    "Run",
+    "SearchError",
+    "StepsPerEpochCheck",
+    "StopOnPreemption",
+    "Throughput",
+    "ThroughputMonitor",
+    "Topology",
+    "__version__",
+    "callbacks_for",
+    "describe_strategy",
+    "detect_strategy",
+    "make_dataset",
+    "plan_batches",
+    "plan_callbacks",
+    "plan_for_data",
+    "replicate",
+    "scaled_learning_rate",
+    "warmup_args",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ABOVE_THE_WALL:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    _backend.require_tensorflow()
+    module = importlib.import_module(f"{__name__}.{_ABOVE_THE_WALL[name]}")
+    return getattr(module, name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,162 @@
+"""Rules on what can be fed to several replicas, said on names of kinds and dtypes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from keras_tpu_kit.errors import Finding
+
+
+def check_generator(kind: str, num_replicas: int) -> Finding | None:
+    """Returns a finding where a raw Python generator would lose batches.
+
+    Args:
+        kind: Name of the data's type, such as `"generator"` or `"ndarray"`.
+        num_replicas: Replicas in sync.
+
+    Example:
+
+    >>> check_generator("generator", 2).code
+    'generator-loses-data'
+    >>> check_generator("ndarray", 2) is None
+    True
+    """
+    if kind != "generator" or num_replicas == 1:
+        return None
+    return Finding(
+        "generator-loses-data",
+        "error",
+        what=f"The data is a Python generator, and {num_replicas} replicas train.",
+        why="Keras peeks into a generator and tf.distribute prefetches from it, so batches are "
+        "lost without a word (of 6 batches 3 were used).",
+        fix="Use a keras.utils.PyDataset, or tf.data.Dataset.from_generator(..., "
+        "output_signature=...).",
+        cures=({"kind": "PyDataset"},),
+    )
+
+
+def check_input_kind(name: str, kind: str, num_replicas: int) -> Finding | None:
+    """Returns a finding where a column cannot be cut over replicas.
+
+    Args:
+        name: The column, as the user spells it (`"x['tags']"`).
+        kind: `"dense"`, `"sparse"` or `"ragged"`.
+        num_replicas: Replicas in sync.
+
+    Example:
+
+    >>> print(check_input_kind("x['tags']", "ragged", 2).what)
+    x['tags'] is ragged, and 2 replicas train.
+    """
+    if kind == "dense" or num_replicas == 1:
+        return None
+    cure = ".to_tensor()" if kind == "ragged" else "tf.sparse.to_dense(...)"
+    return Finding(
+        "input-not-dense",
+        "error",
+        what=f"{name} is {kind}, and {num_replicas} replicas train.",
+        why=f"Keras 3 cannot average or cut a {kind} tensor over replicas; it fails in the "
+        "first step.",
+        fix=f"Make it dense in the dataset: dataset.map(...) with {cure}.",
+        cures=({"kind": "dense"},),
+    )
+
+
+def check_input_dtype(name: str, dtype: str, num_replicas: int) -> Finding | None:
+    """Returns a finding where stock Keras averages a column that has no mean.
+
+    A model that went through `ktk.replicate` is not concerned.
+
+    Args:
+        name: The column, as the user spells it.
+        dtype: Its dtype's name.
+        num_replicas: Replicas in sync.
+
+    Example:
+
+    >>> check_input_dtype("x['id']", "string", 2).code
+    'input-dtype'
+    """
+    if dtype not in ("string", "bool") or num_replicas == 1:
+        return None
+    return Finding(
+        "input-dtype",
+        "error",
+        what=f"{name} holds {dtype} values, and {num_replicas} replicas train.",
+        why="Before the first step Keras averages a batch over the replicas, which "
+        f"{dtype} values do not allow.",
+        fix="Feed the model through ktk.replicate(model), which needs no such step, or cast the "
+        "column in the dataset.",
+        cures=({"dtype": "int32"},),
+    )
+
+
+def check_batched(is_batched: bool) -> Finding | None:
+    """Returns a finding where a dataset that needs batches yields single rows.
+
+    Args:
+        is_batched: Whether each element has a batch axis.
+
+    Example:
+
+    >>> check_batched(False).code
+    'dataset-not-batched'
+    """
+    if is_batched:
+        return None
+    return Finding(
+        "dataset-not-batched",
+        "error",
+        what="The dataset yields single rows, not batches.",
+        why="The model would read the first axis of a row as its batch.",
+        fix="Call .batch(global_batch_size) on it, or pass it to ktk.make_dataset(data, plan).",
+        cures=({"is_batched": True},),
+    )
+
+
+def check_prefetch(is_prefetched: bool) -> Finding | None:
+    """Returns advice where the device waits while the host prepares the next batch.
+
+    Args:
+        is_prefetched: Whether the dataset's last transformation is a prefetch.
+
+    Example:
+
+    >>> check_prefetch(False).severity
+    'info'
+    """
+    if is_prefetched:
+        return None
+    return Finding(
+        "prefetch-missing",
+        "info",
+        what="The training dataset does not end in a prefetch.",
+        why="The accelerator waits while the host prepares each batch.",
+        fix="End it with .prefetch(tf.data.AUTOTUNE).",
+        cures=({"is_prefetched": True},),
+    )
+
+
+def check_lengths(lengths: Iterable[tuple[str, int]]) -> Finding | None:
+    """Returns a finding where arrays that belong together differ in length.
+
+    Args:
+        lengths: Name and number of rows of each array.
+
+    Example:
+
+    >>> print(check_lengths([("x", 10), ("y", 9)]).what)
+    The arrays differ in length: x 10, y 9.
+    """
+    named = list(lengths)
+    if len({rows for _, rows in named}) <= 1:
+        return None
+    told = ", ".join(f"{name} {rows}" for name, rows in named)
+    return Finding(
+        "lengths-differ",
+        "error",
+        what=f"The arrays differ in length: {told}.",
+        why="Row i of each array belongs to one sample.",
+        fix=f"Cut all of them to {min(rows for _, rows in named)} rows, or find the missing ones.",
+        cures=({"lengths": [(name, min(r for _, r in named)) for name, _ in named]},),
+    )

@@ -1,0 +1,230 @@
+"""Rules on which models train right on several replicas, said on plain facts about them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from keras_tpu_kit.errors import Finding
+
+
+def check_variable_placement(
+    name: str, owner: str, is_on_all_replicas: bool, num_replicas: int
+) -> Finding | None:
+    """Returns a finding where a variable lives on one device only.
+
+    Args:
+        name: The variable's path, such as `"dense/kernel"`.
+        owner: What holds it, such as `"layer 'dense'"` or `"the optimizer 'adam'"`.
+        is_on_all_replicas: Whether it was made in the strategy's scope.
+        num_replicas: Replicas in sync.
+
+    Example:
+
+    >>> print(check_variable_placement("dense/kernel", "layer 'dense'", False, 4).what)
+    The variable 'dense/kernel' of layer 'dense' is not on the 4 replicas.
+    """
+    if is_on_all_replicas or num_replicas == 1:
+        return None
+    return Finding(
+        "variable-outside-scope",
+        "error",
+        what=f"The variable {name!r} of {owner} is not on the {num_replicas} replicas.",
+        why="It was made outside strategy.scope(): it would stay on one device, be updated by "
+        "one replica, or stop training with an empty AssertionError.",
+        fix="Make it in ModelFactory.build or compile_args, which the kit calls in the scope, or "
+        "under `with strategy.scope():`.",
+        cures=({"is_on_all_replicas": True},),
+    )
+
+
+def check_model_strategy(model_replicas: int, num_replicas: int) -> Finding | None:
+    """Returns a finding where a model was built for fewer replicas than are there.
+
+    Args:
+        model_replicas: Replicas of the strategy in whose scope the model was built.
+        num_replicas: Replicas that are meant to train.
+
+    Example:
+
+    >>> check_model_strategy(1, 8).code
+    'model-outside-scope'
+    """
+    if model_replicas == num_replicas:
+        return None
+    return Finding(
+        "model-outside-scope",
+        "error",
+        what=f"The model was built for {model_replicas} replicas, and {num_replicas} are there.",
+        why="fit uses the strategy in whose scope the model was made, whatever scope is open "
+        "later; the other replicas would idle, silently.",
+        fix="Build, compile and load the model under `with strategy.scope():`, or with a "
+        "ModelFactory, which does.",
+        cures=({"model_replicas": num_replicas},),
+    )
+
+
+def check_loss_rank(loss: str, rank: int, num_replicas: int) -> Finding | None:
+    """Returns a finding where a loss function takes the mean over the batch itself.
+
+    Args:
+        loss: The loss, as the user named it.
+        rank: Rank of what it returns for a batch: 0 is a scalar.
+        num_replicas: Replicas in sync.
+
+    Example:
+
+    >>> check_loss_rank("my_loss", 0, 4).code
+    'scalar-loss'
+    """
+    if rank > 0 or num_replicas == 1:
+        return None
+    return Finding(
+        "scalar-loss",
+        "error",
+        what=f"The loss {loss!r} returns one number for a whole batch.",
+        why=f"The replicas' numbers are summed, so loss and gradients would be {num_replicas} "
+        "times too large, silently.",
+        fix="Return one number per row: reduce over the last axes only, such as "
+        "keras.ops.mean(keras.ops.square(y - p), axis=-1).",
+        cures=({"rank": 1},),
+    )
+
+
+def check_jit_compile(jit_compile: bool | str | None, num_replicas: int) -> Finding | None:
+    """Returns a finding where XLA is asked for explicitly and several replicas train.
+
+    Args:
+        jit_compile: As passed to `compile`; `"auto"` and `False` are safe.
+        num_replicas: Replicas in sync.
+
+    Example:
+
+    >>> check_jit_compile(True, 2).code
+    'jit-compile'
+    """
+    if jit_compile is not True or num_replicas == 1:
+        return None
+    return Finding(
+        "jit-compile",
+        "error",
+        what=f"jit_compile=True, and {num_replicas} replicas train.",
+        why="Keras compiles the step around strategy.run, which XLA cannot cross; it crashes in "
+        "the first step (a TPU compiles its step in any case).",
+        fix='Use jit_compile=False or leave it out ("auto").',
+        cures=({"jit_compile": False},),
+    )
+
+
+def check_gradient_accumulation(
+    gradient_accumulation_steps: int | None, num_replicas: int
+) -> Finding | None:
+    """Returns a finding where stock Keras cannot accumulate gradients over replicas.
+
+    A model that went through `ktk.replicate` is not concerned.
+
+    Args:
+        gradient_accumulation_steps: As passed to the optimizer.
+        num_replicas: Replicas in sync.
+
+    Example:
+
+    >>> check_gradient_accumulation(2, 4).code
+    'gradient-accumulation'
+    """
+    if not gradient_accumulation_steps or num_replicas == 1:
+        return None
+    return Finding(
+        "gradient-accumulation",
+        "error",
+        what=f"gradient_accumulation_steps={gradient_accumulation_steps}, and {num_replicas} "
+        "replicas train.",
+        why="Keras updates the sums under a condition, where replicas cannot meet "
+        "(`merge_call called while defining a new graph`).",
+        fix="Feed the model through ktk.replicate(model), or use a batch "
+        f"{gradient_accumulation_steps} times as large with gradient_accumulation_steps=None.",
+        cures=({"gradient_accumulation_steps": None},),
+    )
+
+
+def check_clipping(clips: Sequence[str], num_replicas: int) -> Finding | None:
+    """Returns a warning where stock Keras clips each replica's gradient by itself.
+
+    A model that went through `ktk.replicate` is not concerned.
+
+    Args:
+        clips: Which of `clipnorm`, `global_clipnorm`, `clipvalue` the optimizer has.
+        num_replicas: Replicas in sync.
+
+    Example:
+
+    >>> check_clipping(["clipnorm"], 2).code
+    'clipping-per-replica'
+    """
+    if not clips or num_replicas == 1:
+        return None
+    return Finding(
+        "clipping-per-replica",
+        "warning",
+        what=f"The optimizer clips gradients ({', '.join(clips)}), and {num_replicas} replicas "
+        "train.",
+        why="Keras clips each replica's share before the sum, which is not what one device does "
+        "(weights differed by 0.009 to 0.02 after one epoch).",
+        fix="Feed the model through ktk.replicate(model), which clips after the sum.",
+        cures=({"clips": []},),
+    )
+
+
+def check_batch_normalization(unsynchronized: Sequence[str], num_replicas: int) -> Finding | None:
+    """Returns a warning where BatchNormalization sees one replica's rows only.
+
+    Args:
+        unsynchronized: Names of such layers with `synchronized=False`.
+        num_replicas: Replicas in sync.
+
+    Example:
+
+    >>> check_batch_normalization(["bn"], 4).code
+    'batchnorm-per-replica'
+    """
+    if not unsynchronized or num_replicas == 1:
+        return None
+    shown = ", ".join(map(repr, unsynchronized[:3])) + (", ..." if len(unsynchronized) > 3 else "")
+    return Finding(
+        "batchnorm-per-replica",
+        "warning",
+        what=f"{len(unsynchronized)} BatchNormalization layers ({shown}) normalise over one "
+        "replica's rows.",
+        why=f"With {num_replicas} replicas their statistics are those of a smaller batch, and "
+        "the weights are not those of one device.",
+        fix="Use keras.layers.BatchNormalization(synchronized=True), or "
+        "ModelFactory(synchronize_batch_norm=True).",
+        cures=({"unsynchronized": []},),
+    )
+
+
+def check_dropout(layers: Sequence[str], num_replicas: int) -> Finding | None:
+    """Returns a note where stock Keras draws the same random mask on every replica.
+
+    A model that went through `ktk.replicate` is not concerned.
+
+    Args:
+        layers: Names of layers that draw random numbers while training.
+        num_replicas: Replicas in sync.
+
+    Example:
+
+    >>> check_dropout(["dropout"], 4).severity
+    'warning'
+    """
+    if not layers or num_replicas == 1:
+        return None
+    shown = ", ".join(map(repr, layers[:3])) + (", ..." if len(layers) > 3 else "")
+    return Finding(
+        "same-mask-per-replica",
+        "warning",
+        what=f"{len(layers)} layers ({shown}) draw random masks, the same ones on each of the "
+        f"{num_replicas} replicas.",
+        why="Row i of every shard loses the same units, so there is less noise than was asked for.",
+        fix="Feed the model through ktk.replicate(model), which gives each replica its own.",
+        cures=({"layers": []},),
+    )
