@@ -188,12 +188,10 @@ def check_batch_normalization(unsynchronized: Sequence[str], num_replicas: int) 
     """
     if not unsynchronized or num_replicas == 1:
         return None
-    shown = ", ".join(map(repr, unsynchronized[:3])) + (", ..." if len(unsynchronized) > 3 else "")
     return Finding(
         "batchnorm-per-replica",
         "warning",
-        what=f"{len(unsynchronized)} BatchNormalization layers ({shown}) normalise over one "
-        "replica's rows.",
+        what=f"BatchNormalization normalises over one replica's rows ({_shown(unsynchronized)}).",
         why=f"With {num_replicas} replicas their statistics are those of a smaller batch, and "
         "the weights are not those of one device.",
         fix="Use keras.layers.BatchNormalization(synchronized=True), or "
@@ -218,13 +216,46 @@ def check_dropout(layers: Sequence[str], num_replicas: int) -> Finding | None:
     """
     if not layers or num_replicas == 1:
         return None
-    shown = ", ".join(map(repr, layers[:3])) + (", ..." if len(layers) > 3 else "")
     return Finding(
         "same-mask-per-replica",
         "warning",
-        what=f"{len(layers)} layers ({shown}) draw random masks, the same ones on each of the "
-        f"{num_replicas} replicas.",
+        what=f"Random masks are the same on each of the {num_replicas} replicas "
+        f"({_shown(layers)}).",
         why="Row i of every shard loses the same units, so there is less noise than was asked for.",
         fix="Feed the model through ktk.replicate(model), which gives each replica its own.",
         cures=({"layers": []},),
     )
+
+
+def check_scaled_loss(scales_loss: bool, is_even: bool) -> Finding | None:
+    """Returns a finding where a custom `train_step` weighs rows of uneven shards too late.
+
+    Args:
+        scales_loss: Whether the step calls `optimizer.scale_loss(loss)` before its gradients.
+        is_even: Whether all replicas are known to hold the same number of rows.
+
+    Example:
+
+    >>> check_scaled_loss(False, False).code
+    'loss-not-scaled'
+    """
+    if scales_loss or is_even:
+        return None
+    return Finding(
+        "loss-not-scaled",
+        "error",
+        what="A custom train_step takes gradients through a synchronized BatchNormalization on "
+        "batches that may be uneven, without optimizer.scale_loss.",
+        why="There the gradient crosses the replicas, so each loss must be weighed by its rows "
+        "before tape.gradient, and the kit does that in scale_loss.",
+        fix="Write loss = self.optimizer.scale_loss(loss) before tape.gradient, or batch the "
+        "dataset with drop_remainder=True.",
+        cures=({"scales_loss": True}, {"is_even": True}),
+    )
+
+
+def _shown(names: Sequence[str], most: int = 3) -> str:
+    """Returns some layer names, counted and cut to what a message can bear."""
+    layers = "layer" if len(names) == 1 else "layers"
+    rest = ", ..." if len(names) > most else ""
+    return f"{len(names)} {layers}: " + ", ".join(map(repr, names[:most])) + rest
