@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -134,11 +135,20 @@ def plan_table(plan: BatchPlan) -> Table:
     return figures_table("Plan", plan_figures(plan))
 
 
-def throughput_table(run: Throughput, title: str = "Throughput") -> Table:
-    """Returns what a run achieved, as a table."""
+def throughput_table(
+    run: Throughput, title: str = "Throughput", one_replica_rate: float | None = None
+) -> Table:
+    """Returns what a run achieved, as a table.
+
+    Args:
+        run: The figures; what was not measured is shown as "unknown".
+        title: Shown above the table.
+        one_replica_rate: Samples per second of one replica alone, for scaling efficiency.
+    """
+    replicas = "1 replica" if run.num_replicas == 1 else f"{run.num_replicas} replicas"
     figures: dict[str, tuple[Any, str]] = {
-        "samples per second": (f"{run.samples_per_second:,.0f}", f"{run.num_replicas} replicas"),
-        "per replica": (f"{run.samples_per_second_per_replica:,.0f}", "samples per second"),
+        "samples per second": (_rate(run.samples_per_second), replicas),
+        "per replica": (_rate(run.samples_per_second_per_replica), "samples per second"),
         "step": (_seconds(run.step_seconds), f"mean of {run.steps} steps"),
         "execution, median": (
             _seconds(run.execution_percentile(50)),
@@ -152,6 +162,11 @@ def throughput_table(run: Throughput, title: str = "Throughput") -> Table:
     figures["waiting for input"] = (describe_input_wait(run.input_wait_share), "share of the time")
     if run.mfu is not None:
         figures["MFU"] = (f"{run.mfu:.1%}", "operations done / the chips' peak")
+    if one_replica_rate is not None:
+        efficiency = run.scaling_efficiency(one_replica_rate)
+        meaning = f"of {run.num_replicas} x {_rate(one_replica_rate)} samples per second"
+        shown = "unknown" if math.isnan(efficiency) else f"{efficiency:.1%}"
+        figures["scaling efficiency"] = (shown, meaning)
     return figures_table(title, figures)
 
 
@@ -178,7 +193,13 @@ def rows_table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]])
     return table
 
 
+def _rate(per_second: float) -> str:
+    return "unknown" if math.isnan(per_second) else f"{per_second:,.0f}"
+
+
 def _seconds(seconds: float) -> str:
+    if math.isnan(seconds):
+        return "unknown"
     if seconds >= 1:
         return f"{seconds:.2f} s"
     return f"{seconds * 1e3:.2f} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.0f} µs"

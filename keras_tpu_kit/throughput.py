@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -75,7 +77,8 @@ class Throughput:
 
     Args:
         num_replicas: Replicas in sync.
-        rows: Rows over all replicas in the steady executions.
+        rows: Rows over all replicas in the steady executions, or `None` where nobody counted
+            them.
         steps: Steps in the steady executions.
         execution_seconds: Seconds of each steady execution.
         first_execution_seconds: Seconds of the first execution, which traces and compiles, or
@@ -93,7 +96,7 @@ class Throughput:
     """
 
     num_replicas: int
-    rows: int
+    rows: int | None
     steps: int
     execution_seconds: tuple[float, ...]
     first_execution_seconds: float | None = None
@@ -108,8 +111,8 @@ class Throughput:
 
     @property
     def samples_per_second(self) -> float:
-        """Rows per second over all replicas; 0 before the first steady execution."""
-        return self.rows / self.seconds if self.seconds else 0.0
+        """Rows per second over all replicas; not a number where nothing was measured."""
+        return self.rows / self.seconds if self.rows is not None and self.seconds else math.nan
 
     @property
     def samples_per_second_per_replica(self) -> float:
@@ -118,13 +121,13 @@ class Throughput:
 
     @property
     def step_seconds(self) -> float:
-        """Mean seconds of one step; 0 before the first steady execution."""
-        return self.seconds / self.steps if self.steps else 0.0
+        """Mean seconds of one step; not a number before the first steady execution."""
+        return self.seconds / self.steps if self.steps else math.nan
 
     def execution_percentile(self, percent: float) -> float:
         """Returns the seconds within which `percent` % of the executions ended."""
         if not self.execution_seconds:
-            return 0.0
+            return math.nan
         return float(np.percentile(self.execution_seconds, percent))
 
     @property
@@ -141,7 +144,7 @@ class Throughput:
         `None` where the chip's peak or the step's operations are unknown; never a guess.
         Source: Chowdhery et al. 2022, https://arxiv.org/abs/2204.02311, section 4.1.
         """
-        if not self.flops_per_step or not self.peak_flops_per_replica or not self.step_seconds:
+        if not self.flops_per_step or not self.peak_flops_per_replica or not self.seconds:
             return None
         available = self.peak_flops_per_replica * self.num_replicas * self.step_seconds
         return self.flops_per_step / available
@@ -161,8 +164,11 @@ class Throughput:
         return self.samples_per_second / (self.num_replicas * one_replica_rate)
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the stored and the derived figures as a dict of JSON types."""
-        return {
+        """Returns the stored and the derived figures as a dict of JSON types.
+
+        What was not measured is `None`, since JSON has no word for "not a number".
+        """
+        figures: dict[str, Any] = {
             "num_replicas": self.num_replicas,
             "rows": self.rows,
             "steps": self.steps,
@@ -177,6 +183,32 @@ class Throughput:
             "input_wait_share": self.input_wait_share,
             "mfu": self.mfu,
         }
+        return {name: None if _is_nan(value) else value for name, value in figures.items()}
+
+
+def total(runs: Sequence[Throughput]) -> Throughput:
+    """Returns several stretches of one training, such as its epochs, as one.
+
+    Args:
+        runs: At least one; what only some of them measured is `None` in the sum.
+
+    Example:
+
+    >>> epoch = Throughput(num_replicas=2, rows=100, steps=4, execution_seconds=(0.5,))
+    >>> total([epoch, epoch]).rows
+    200
+    """
+    rows = [run.rows for run in runs if run.rows is not None]
+    waits = [run.input_wait_seconds for run in runs if run.input_wait_seconds is not None]
+    firsts = [r.first_execution_seconds for r in runs if r.first_execution_seconds is not None]
+    return dataclasses.replace(
+        runs[-1],
+        rows=sum(rows) if len(rows) == len(runs) else None,
+        steps=sum(run.steps for run in runs),
+        execution_seconds=tuple(second for run in runs for second in run.execution_seconds),
+        first_execution_seconds=firsts[0] if firsts else None,
+        input_wait_seconds=sum(waits) if len(waits) == len(runs) else None,
+    )
 
 
 def describe_input_wait(share: float | None) -> str:
@@ -193,3 +225,7 @@ def describe_input_wait(share: float | None) -> str:
     if share > INPUT_BOUND:
         word = "input-bound"
     return f"{share:.0%} ({word})".replace("%", " %")
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float) and math.isnan(value)

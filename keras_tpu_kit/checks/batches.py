@@ -140,6 +140,77 @@ def check_ragged_batch(batch_rows: int, num_replicas: int) -> Finding | None:
     )
 
 
+def check_epoch_rows(rows: int, steps: int, num_replicas: int) -> Finding | None:
+    """Returns a finding where the rows of an epoch show that a replica went short.
+
+    Sees the sum of an epoch only, so that uneven batches that add up evenly go unnoticed;
+    `check_ragged_batch` is for a batch whose size is known.
+
+    Args:
+        rows: Rows that the epoch consumed over all replicas.
+        steps: Steps that it ran.
+        num_replicas: Replicas in sync.
+
+    Example:
+
+    >>> print(check_epoch_rows(37, 2, 4).what)
+    The epoch consumed 37 rows in 2 steps, which 4 replicas do not divide.
+    >>> check_epoch_rows(40, 2, 4) is None
+    True
+    """
+    is_short = rows < steps * num_replicas
+    if rows % num_replicas == 0 and not is_short:
+        return None
+    even = max(rows // num_replicas, steps) * num_replicas
+    return Finding(
+        "epoch-uneven",
+        "error",
+        what=f"The epoch consumed {rows} rows in {steps} steps, which {num_replicas} replicas do "
+        "not divide.",
+        why="In some step a replica had fewer rows than others"
+        + (", or none, which turns BatchNormalization non-finite" if is_short else "")
+        + "; Keras averages over replicas whatever their rows, so the weights are not those of "
+        "one device.",
+        fix="Feed the model through ktk.replicate(model), which weighs each row alike, or batch "
+        "with drop_remainder=True.",
+        cures=({"rows": even},),
+    )
+
+
+def check_first_validation_batch(batch_rows: int, num_replicas: int) -> Finding | None:
+    """Returns a finding where stock Keras cannot begin a validation pass.
+
+    Only the first batch counts: later ones may be uneven, and each row counts once.
+    A model that went through `ktk.replicate` is not concerned.
+
+    Args:
+        batch_rows: Rows of the first validation batch over all replicas.
+        num_replicas: Replicas in sync.
+
+    Example:
+
+    >>> check_first_validation_batch(30, 4).cures
+    ({'batch_rows': 28}, {'batch_rows': 32})
+    """
+    if batch_rows % num_replicas == 0:
+        return None
+    below = batch_rows // num_replicas * num_replicas
+    sizes = [size for size in (below, below + num_replicas) if size]
+    return Finding(
+        "validation-batch-uneven",
+        "error",
+        what=f"The first validation batch has {batch_rows} rows, which {num_replicas} replicas "
+        "do not divide.",
+        why="Before each validation pass Keras averages the first batch over the replicas, and "
+        "stops there (`AddN must have the same size and shape`).",
+        fix="Feed the model through ktk.replicate(model), which evaluates any number of rows, or "
+        "use validation data with at least that many rows and validation_batch_size="
+        + " or ".join(map(str, sizes))
+        + ".",
+        cures=tuple({"batch_rows": size} for size in sizes),
+    )
+
+
 def check_tpu_batch(per_replica_batch_size: int) -> Finding | None:
     """Returns advice where a TPU would pad the batch of one core.
 

@@ -230,3 +230,27 @@ def check_steps_seen(expected: int, seen: int) -> Finding | None:
         fix="Feed fit with ktk.make_dataset(data, plan) and plan.fit_args(), or compare the "
         "dataset's batches with steps_per_epoch.",
     )
+
+
+def check_steps_announced(planned: int, announced: int) -> Finding | None:
+    """Returns a finding where `fit` is about to run other steps than the plan has.
+
+    Args:
+        planned: Steps of one epoch in the plan.
+        announced: Steps of one epoch that `fit` works with.
+
+    Example:
+
+    >>> print(check_steps_announced(50, 1875).what)
+    fit is about to run 1875 steps an epoch, and the plan has 50.
+    """
+    if planned == announced:
+        return None
+    return Finding(
+        "steps-not-planned",
+        "error",
+        what=f"fit is about to run {announced} steps an epoch, and the plan has {planned}.",
+        why="Schedules, checkpoints and the figures of a run count on the plan's steps.",
+        fix=f"Pass **plan.fit_args(), or steps_per_epoch={planned}, to fit.",
+        cures=({"announced": planned},),
+    )

@@ -1,0 +1,11 @@
+"""Keras callbacks that hold `fit` to the plan, one a file."""
+
+from keras_tpu_kit.callbacks.batch_size_check import BatchSizeCheck
+from keras_tpu_kit.callbacks.steps_per_epoch_check import StepsPerEpochCheck
+from keras_tpu_kit.callbacks.throughput_monitor import ThroughputMonitor
+
+__all__ = [
+    "BatchSizeCheck",
+    "StepsPerEpochCheck",
+    "ThroughputMonitor",
+]
