@@ -1,0 +1,197 @@
+"""One call of the train or test function: `steps_per_execution` steps fused in one graph."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
+
+from keras_tpu_kit.replication import batches, normalization
+from keras_tpu_kit.replication.progress import Progress
+from keras_tpu_kit.replication.share import ReplicaShare, current_share, running
+
+Logs = dict[str, Any]
+
+
+class Execution:
+    """Runs a model's own step on every replica, several times in one `tf.function`.
+
+    Args:
+        model: A built and compiled Keras model.
+        name: `"train_step"` or `"test_step"`.
+        progress: Where executions, steps and waiting are counted.
+    """
+
+    def __init__(self, model: Any, name: str, progress: Progress) -> None:
+        self._model = model
+        self._strategy = model.distribute_strategy
+        self._several = self._strategy.num_replicas_in_sync > 1
+        self._steps = int(model.steps_per_execution)
+        self._progress = progress
+        self._is_custom = getattr(type(model), name) is not getattr(TensorFlowTrainer, name)
+        self._statistics = []
+        if self._several and name == "train_step":
+            self._statistics = normalization.statistics_of(model)
+        # What a custom step logs beside metrics: known once it was traced, needed before.
+        self._own_logs: Logs = {}
+        self._metric_names: set[str] = set()
+        self._step = model._autoconvert_optionals(getattr(model, name))
+        self._fused = self._run_steps
+        self._single = self._run_batch
+        if not model.run_eagerly:
+            if model.jit_compile:
+                self._step = tf.function(self._step, reduce_retracing=True, jit_compile=True)
+            graph = functools.partial(tf.function, autograph=False, reduce_retracing=True)
+            self._fused, self._single = graph(self._run_steps), graph(self._run_batch)
+
+    def __call__(self, iterator: Any, may_end: bool = True) -> Logs:
+        """Returns the logs after the next steps of `iterator`.
+
+        Args:
+            iterator: A `tf.data` or distributed iterator, or a Python iterator of batches.
+            may_end: Whether the data can end before `steps_per_execution` steps are done.
+
+        Raises:
+            StopIteration: If no step was left to run.
+        """
+        if not isinstance(iterator, (tf.data.Iterator, tf.distribute.DistributedIterator)):
+            for _, batch in zip(range(self._steps), iterator, strict=False):
+                logs = self._single(batches.split(self._strategy, batch))
+                self._progress.add(1, 0.0)
+            return logs
+        try:
+            logs, steps, waited = self._fused(iterator, may_end)
+        except _OwnLogs as found:
+            self._own_logs = found.logs
+            logs, steps, waited = self._fused(iterator, may_end)
+        if may_end:
+            steps = int(steps)
+            if not steps:
+                raise StopIteration
+        else:
+            steps = self._steps
+        self._progress.add(steps, waited)
+        return logs
+
+    def _run_batch(self, data: Any) -> Logs:
+        own = self._run_step(data)
+        return self._finish(own)
+
+    def _run_steps(self, iterator: Any, may_end: bool) -> tuple[Logs, Any, Any]:
+        """Returns logs, steps done and seconds waited for input."""
+
+        def body(steps: Any, waited: Any, more: Any, own: Logs) -> tuple[Any, Any, Any, Logs]:
+            if not may_end:
+                data, seconds = _timed(iterator.get_next)
+                return steps + 1, waited + seconds, more, self._loop_logs(self._run_step(data))
+            upcoming, seconds = _timed(iterator.get_next_as_optional)
+            more = upcoming.has_value()
+            own = tf.cond(
+                more,
+                lambda: self._loop_logs(self._run_step(upcoming.get_value())),
+                lambda: own,
+            )
+            return steps + tf.cast(more, "int32"), waited + seconds, more, own
+
+        nothing = {
+            key: tf.zeros(spec.shape, spec.dtype) for key, spec in self._own_logs.items()
+        }
+        start = (tf.constant(0), tf.constant(0.0, "float64"), tf.constant(True), nothing)
+        if self._model.run_eagerly:
+            state = start
+            while int(state[0]) < self._steps and bool(state[2]):
+                state = body(*state)
+        elif self._steps == 1:
+            state = body(*start)
+        else:
+            state = tf.while_loop(
+                lambda steps, waited, more, own: tf.logical_and(steps < self._steps, more),
+                body,
+                start,
+                maximum_iterations=self._steps,
+            )
+        steps, waited, _, own = state
+        return self._finish(own), steps, waited
+
+    def _loop_logs(self, own: Logs) -> Logs:
+        if own.keys() != self._own_logs.keys():
+            raise _OwnLogs(own)
+        return {key: tf.cast(value, self._own_logs[key].dtype) for key, value in own.items()}
+
+    def _run_step(self, data: Any) -> Logs:
+        """Runs one step on every replica and returns what it logs beside metrics."""
+        if not self._several:
+            logs = self._strategy.run(self._step, args=(data,))
+            if self._is_custom:
+                return dict(logs)
+            return self._beside_metrics(logs)
+        total = batches.count_rows(self._strategy, data)
+        # A static number is passed beside the arguments: TensorFlow would make it a tensor.
+        if isinstance(total, int):
+            step, args = functools.partial(self._on_replica, total=total), (data,)
+        else:
+            step, args = self._on_replica, (data, total)
+        own = self._strategy.run(step, args=args)
+        return {
+            key: self._strategy.reduce(tf.distribute.ReduceOp.SUM, value, axis=None)
+            for key, value in own.items()
+        }
+
+    def _on_replica(self, data: Any, total: Any) -> Logs:
+        rows = batches.rows_of(data, like=total)
+        share = ReplicaShare(rows, total, loss_tracker=self._model._loss_tracker)
+        with running(share):
+            logs = self._step(data)
+            own = self._beside_metrics(logs)
+            return {key: _weighed(tf.convert_to_tensor(own[key]), share) for key in own}
+
+    def _beside_metrics(self, logs: Logs) -> Logs:
+        with tf.__internal__.FuncGraph("names").as_default():
+            results = self._model.get_metrics_result()
+        share = current_share()
+        if self._is_custom and share is not None and not share.loss_is_tracked:
+            results.pop(self._model._loss_tracker.name, None)
+        self._metric_names = results.keys() & logs.keys()
+        return {key: value for key, value in logs.items() if key not in self._metric_names}
+
+    def _finish(self, own: Logs) -> Logs:
+        """Brings replicas together after the last step and returns the logs."""
+        normalization.bring_together(self._strategy, self._statistics)
+        if not self._metric_names:
+            return own
+        results = self._model.get_metrics_result()
+        return {key: results[key] for key in results if key in self._metric_names} | own
+
+
+class _OwnLogs(Exception):
+    """A custom step was found to log values of its own; the loop must start with such."""
+
+    def __init__(self, logs: Logs) -> None:
+        super().__init__()
+        self.logs = {
+            key: tf.TensorSpec(tf.convert_to_tensor(value).shape, tf.convert_to_tensor(value).dtype)
+            for key, value in logs.items()
+        }
+
+
+def _weighed(value: Any, share: ReplicaShare) -> Any:
+    value = value if value.dtype.is_floating else tf.cast(value, "float32")
+    return share.where_not_empty(share.weigh(value), tf.zeros_like(value))
+
+
+def _timed(get: Callable[[], Any]) -> tuple[Any, Any]:
+    """Returns what `get` returns and the seconds that took, between the steps around it."""
+    before = tf.timestamp()
+    with tf.control_dependencies([before]):
+        value = get()
+    with tf.control_dependencies(_tensors(value)):
+        return value, tf.timestamp() - before
+
+
+def _tensors(value: Any) -> list[Any]:
+    if hasattr(value, "has_value"):
+        return [tf.convert_to_tensor(value.has_value())]
+    return [leaf for leaf in tf.nest.flatten(value, expand_composites=True) if tf.is_tensor(leaf)]
