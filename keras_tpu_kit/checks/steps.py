@@ -88,8 +88,8 @@ def check_cardinality(
             "error",
             what=f"steps_per_epoch={steps_per_epoch} trains on nothing.",
             why="An epoch is at least one step.",
-            fix="Use steps_per_epoch=1 or more.",
-            cures=({"steps_per_epoch": 1},),
+            fix=f"Use steps_per_epoch={max(cardinality, 1)}.",
+            cures=({"steps_per_epoch": max(cardinality, 1)},),
         )
     if cardinality == INFINITE:
         return None
@@ -147,12 +147,10 @@ def check_array_steps(
     >>> check_array_steps(1000, 50, 32).cures
     ({'steps_per_epoch': 32}, {'steps_per_epoch': None})
     """
-    if steps_per_epoch is None or steps_per_epoch < 1:
-        return check_cardinality(max(num_samples, 0), steps_per_epoch)
     batch = array_batch_size(num_samples, steps_per_epoch, batch_size)
-    batches = -(-num_samples // batch) if num_samples else 0
+    batches = -(-num_samples // batch)
     finding = check_cardinality(batches, steps_per_epoch)
-    if finding is None or batches == 0:
+    if finding is None or finding.code in ("dataset-empty", "steps-empty"):
         return finding
     return Finding(
         "steps-not-data",
@@ -178,7 +176,7 @@ def array_batch_size(num_samples: int, steps_per_epoch: int | None, batch_size: 
     """
     if batch_size is not None:
         return batch_size
-    if steps_per_epoch:
+    if steps_per_epoch is not None and steps_per_epoch > 0:
         return max(1, -(-num_samples // steps_per_epoch))
     return 32
 

@@ -3,7 +3,8 @@
 The only place that initialises hardware and reads environment variables about it.
 """
 
+from keras_tpu_kit.strategy.capability import least_compute_capability
 from keras_tpu_kit.strategy.description import describe_strategy
 from keras_tpu_kit.strategy.detection import detect_strategy, explain_strategy
 
-__all__ = ["describe_strategy", "detect_strategy", "explain_strategy"]
+__all__ = ["describe_strategy", "detect_strategy", "explain_strategy", "least_compute_capability"]

@@ -1,0 +1,141 @@
+"""Holds the hooks of a `ModelFactory` to their contract."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import keras
+import keras_tuner
+
+from keras_tpu_kit.errors import FactoryError, Finding
+from keras_tpu_kit.plan import BatchPlan
+
+
+def call_with_hp(function: Callable[..., Any], hp: keras_tuner.HyperParameters) -> Any:
+    """Calls a user's hook with the hyperparameters.
+
+    Raises:
+        FactoryError: If the hook does not take them.
+    """
+    try:
+        inspect.signature(function).bind(hp)
+    except TypeError:
+        raise FactoryError(_no_hp(function)) from None
+    return function(hp)
+
+
+def call_with_or_without_hp(function: Callable[..., Any], hp: keras_tuner.HyperParameters) -> Any:
+    """Calls a function that takes the hyperparameters or nothing at all."""
+    parameters = inspect.signature(function).parameters.values()
+    required = [p for p in parameters if p.default is p.empty and p.kind is not p.VAR_KEYWORD]
+    return call_with_hp(function, hp) if required else function()
+
+
+def require_model(model: Any, hook: str) -> keras.Model:
+    """Returns what `hook` returned, if it is a Keras 3 model.
+
+    Raises:
+        FactoryError: If it is anything else.
+    """
+    if isinstance(model, keras.Model):
+        return model
+    legacy = any(base.__module__.startswith("tf_keras") for base in type(model).__mro__)
+    if legacy:
+        why = "Models of the legacy package tf_keras have another trainer than Keras 3."
+        fix = "Import keras instead of tf_keras, and unset TF_USE_LEGACY_KERAS."
+    elif model is None:
+        why = "A function without a return statement returns None."
+        fix = f"End {hook} with `return model`."
+    else:
+        why = "The kit compiles, replicates and trains a keras.Model."
+        fix = f"Return a keras.Model from {hook}."
+    kind = "None" if model is None else f"an object of {type(model).__qualname__!r}"
+    raise FactoryError(
+        Finding("hook-no-model", "error", f"{hook} returned {kind}, not a keras.Model.", why, fix)
+    )
+
+
+def require_compile_args(args: Any, hook: str) -> dict[str, Any]:
+    """Returns a copy of what `hook` returned, if `keras.Model.compile` takes it.
+
+    Raises:
+        FactoryError: If it is no mapping, or names what `compile` does not know.
+    """
+    if not isinstance(args, Mapping):
+        raise FactoryError(
+            Finding(
+                "hook-no-arguments",
+                "error",
+                what=f"{hook} returned {args!r}, not a dict.",
+                why="It gives the keyword arguments of model.compile.",
+                fix=f'Return a dict from {hook}, such as {{"optimizer": "adam", "loss": "mse"}}.',
+            )
+        )
+    known = [name for name in inspect.signature(keras.Model.compile).parameters if name != "self"]
+    unknown = [name for name in args if name not in known]
+    if unknown:
+        raise FactoryError(
+            Finding(
+                "hook-unknown-argument",
+                "error",
+                what=f"{hook} returned {unknown[0]!r}, which model.compile does not take.",
+                why=f"It takes {', '.join(known)}.",
+                fix=f"Remove {unknown[0]!r} from what {hook} returns, or correct its name.",
+            )
+        )
+    return dict(args)
+
+
+def require_plan(plan: Any, hook: str) -> BatchPlan | None:
+    """Returns what `hook` returned, if it is a plan or `None`.
+
+    Raises:
+        FactoryError: If it is anything else.
+    """
+    if plan is None or isinstance(plan, BatchPlan):
+        return plan
+    raise FactoryError(
+        Finding(
+            "hook-no-plan",
+            "error",
+            what=f"{hook} returned {plan!r}, not a BatchPlan.",
+            why="The plan decides the steps, the datasets and the checks.",
+            fix="Return self.plan, or dataclasses.replace(self.plan, per_replica_batch_size=...).",
+        )
+    )
+
+
+def not_compiled(hook: str) -> Finding:
+    """Returns the finding for a model that nobody says how to compile."""
+    return Finding(
+        "hook-not-compiled",
+        "error",
+        what=f"{hook} returned a model that is not compiled, and nothing says how to compile it.",
+        why="Without an optimizer and a loss there is nothing to train.",
+        fix=f"Compile the model in {hook}, or override ModelFactory.compile_args.",
+    )
+
+
+def missing(hook: str, purpose: str) -> Finding:
+    """Returns the finding for a hook that a subclass must override and did not."""
+    return Finding(
+        "hook-missing",
+        "error",
+        what=f"{hook} is not defined.",
+        why=f"It says {purpose}.",
+        fix=f"Define {hook} in your subclass of ModelFactory.",
+    )
+
+
+def _no_hp(function: Callable[..., Any]) -> Finding:
+    name = getattr(function, "__qualname__", repr(function))
+    return Finding(
+        "hook-without-hp",
+        "error",
+        what=f"{name} does not take the hyperparameters.",
+        why="One code path serves training and search; outside a search hp answers with the "
+        "defaults.",
+        fix=f"Give {name} one argument, hp.",
+    )

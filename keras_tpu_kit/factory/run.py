@@ -1,0 +1,140 @@
+"""The whole recipe in one call: detect, plan, build, train."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import typing
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import keras_tuner
+
+from keras_tpu_kit import report
+from keras_tpu_kit.callbacks import ThroughputMonitor, plan_callbacks
+from keras_tpu_kit.datasets import make_dataset, plan_for_data
+from keras_tpu_kit.errors import Finding, PlanError
+from keras_tpu_kit.plan import BatchPlan
+from keras_tpu_kit.throughput import Throughput
+
+if typing.TYPE_CHECKING:
+    from keras_tpu_kit.factory.model_factory import ModelFactory
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """What `ModelFactory.fit` did.
+
+    Args:
+        model: The trained model, on all replicas.
+        history: What Keras's `fit` returned; `history.history` maps each name to its values.
+        plan: How the data was cut.
+        report: The plan with what is worth knowing about it and the model.
+        throughput: What the executions of all epochs achieved.
+    """
+
+    model: keras.Model
+    history: keras.callbacks.History
+    plan: BatchPlan
+    report: report.Report
+    throughput: Throughput
+
+
+def fit(
+    factory: ModelFactory,
+    data: Any,
+    *,
+    validation_data: Any = None,
+    global_batch_size: int | None = None,
+    per_replica_batch_size: int | None = None,
+    target_batch_size: int | None = None,
+    steps_per_epoch: int | None = None,
+    num_samples: int | None = None,
+    epochs: int = 1,
+    seed: int | None = None,
+    hp: keras_tuner.HyperParameters | None = None,
+    callbacks: Sequence[keras.callbacks.Callback] = (),
+    verbose: int | str = "auto",
+    **fit_args: Any,
+) -> Run:
+    """Returns a trained model, after planning the data over the factory's replicas.
+
+    Args:
+        factory: Says what the model is. Its own plan is used where it has one.
+        data: What `make_dataset` takes: arrays `(x, y)` or `(x, y, sample_weight)`, an unbatched
+            dataset, or a batched one, which is taken as it is.
+        validation_data: The same for validation, or `None`; every row is counted once.
+        global_batch_size: Rows of one step over all replicas; or one of the following three,
+            as in `plan_batches`.
+        per_replica_batch_size: Rows of one step on one replica.
+        target_batch_size: About how many rows a step takes.
+        steps_per_epoch: Steps of one epoch.
+        num_samples: Rows of an epoch, for a dataset that does not tell.
+        epochs: Epochs.
+        seed: Makes weights, shuffling and dropout reproducible; `None` leaves them random.
+        hp: Hyperparameters, such as the best of a search.
+        callbacks: Further callbacks; the kit's own come first.
+        verbose: As in Keras; `0` prints nothing, the plan included.
+        **fit_args: What else `model.fit` takes.
+
+    Raises:
+        PlanError: If the numbers cannot work, or the plan is said twice.
+        DataError: If the data cannot be fed to the replicas.
+        FactoryError: If a hook broke its contract.
+        ReplicationError: If several replicas cannot train the model right.
+    """
+    sizes = {
+        "global_batch_size": global_batch_size,
+        "per_replica_batch_size": per_replica_batch_size,
+        "target_batch_size": target_batch_size,
+        "steps_per_epoch": steps_per_epoch,
+        "num_samples": num_samples,
+    }
+    # The caller's factory keeps its own plan: the next call may bring other data.
+    factory = copy.copy(factory)
+    if factory.plan is None:
+        factory.plan = plan_for_data(
+            factory.topology, data, validation_data=validation_data, **sizes
+        )
+    elif any(size is not None for size in sizes.values()):
+        raise PlanError(_planned_already(sizes, factory.plan))
+    if seed is not None:
+        keras.utils.set_random_seed(seed)
+    hp = keras_tuner.HyperParameters() if hp is None else hp
+    model = factory.create(hp)
+    plan = factory.plan_for(hp) or factory.plan
+    train = make_dataset(data, plan, seed=seed)
+    validation = None
+    if validation_data is not None:
+        validation = make_dataset(validation_data, plan, training=False)
+    start = report.Report(
+        f"{type(factory).__name__} on {plan.topology}",
+        (*plan.findings(), *factory.findings(model)),
+        plan,
+    )
+    if verbose:
+        start.show()
+    kit_callbacks = plan_callbacks(plan, train)
+    history = model.fit(
+        train,
+        validation_data=validation,
+        epochs=epochs,
+        verbose=verbose,
+        callbacks=[*kit_callbacks, *callbacks],
+        **{**plan.fit_args(), **fit_args},
+    )
+    monitor = next(each for each in kit_callbacks if isinstance(each, ThroughputMonitor))
+    return Run(model, history, plan, start, monitor.throughput)
+
+
+def _planned_already(sizes: dict[str, int | None], plan: BatchPlan) -> Finding:
+    name, size = next((name, size) for name, size in sizes.items() if size is not None)
+    return Finding(
+        "plan-said-twice",
+        "error",
+        what=f"{name}={size} is passed to fit, and the factory has a plan of "
+        f"global_batch_size={plan.global_batch_size}.",
+        why="The plan decides all sizes.",
+        fix=f"Leave out {name}, or make the factory without a plan.",
+    )
