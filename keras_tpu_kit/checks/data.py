@@ -35,6 +35,35 @@ def check_generator(kind: str, num_replicas: int) -> Finding | None:
     )
 
 
+def check_feedable(kind: str) -> Finding | None:
+    """Returns a finding where data is of a kind that no batches can be made of.
+
+    Args:
+        kind: Name of the data's kind, as `datasets.inspect_data` gives it.
+
+    Example:
+
+    >>> print(check_feedable("str").what)
+    The data is a str, which holds no rows that can be batched.
+    """
+    if kind in ("arrays", "dataset", "PyDataset"):
+        return None
+    why = {
+        "generator": "A generator can be read once, and an epoch needs its rows again.",
+        "distributed": "A distributed dataset is cut over replicas already, so it goes to fit "
+        "as it is.",
+    }.get(kind, "Rows have to be counted, shuffled and gathered.")
+    return Finding(
+        "data-not-feedable",
+        "error",
+        what=f"The data is a {kind}, which holds no rows that can be batched.",
+        why=why,
+        fix="Pass arrays such as (x, y) of np.ndarray, a tf.data.Dataset, or a "
+        "keras.utils.PyDataset.",
+        cures=({"kind": "arrays"},),
+    )
+
+
 def check_input_kind(name: str, kind: str, num_replicas: int) -> Finding | None:
     """Returns a finding where a column cannot be cut over replicas.
 
@@ -159,4 +188,57 @@ def check_lengths(lengths: Iterable[tuple[str, int]]) -> Finding | None:
         why="Row i of each array belongs to one sample.",
         fix=f"Cut all of them to {min(rows for _, rows in named)} rows, or find the missing ones.",
         cures=({"lengths": [(name, min(r for _, r in named)) for name, _ in named]},),
+    )
+
+
+def check_rows_planned(rows: int, planned: int, argument: str = "num_samples") -> Finding | None:
+    """Returns a finding where data holds other rows than its plan was made for.
+
+    Args:
+        rows: Rows of the data.
+        planned: Rows that the plan counts on.
+        argument: The plan's name for them.
+
+    Example:
+
+    >>> print(check_rows_planned(640, 600).what)
+    The data holds 640 rows, and the plan was made for num_samples=600.
+    """
+    if rows == planned:
+        return None
+    return Finding(
+        "rows-not-planned",
+        "error",
+        what=f"The data holds {rows} rows, and the plan was made for {argument}={planned}.",
+        why="Steps, epochs and the order of the rows all follow from that number.",
+        fix=f"Use ktk.plan_for_data(topology, data, ...), or dataclasses.replace(plan, "
+        f"{argument}={rows}).",
+        cures=({"planned": rows},),
+    )
+
+
+def check_batch_planned(batch_size: int, planned: int) -> Finding | None:
+    """Returns a finding where a dataset's batches are not those of its plan.
+
+    Args:
+        batch_size: Rows of a whole batch of the dataset.
+        planned: Rows of one step over all replicas in the plan.
+
+    Example:
+
+    >>> check_batch_planned(32, 64).code
+    'batch-not-planned'
+    """
+    if batch_size == planned:
+        return None
+    return Finding(
+        "batch-not-planned",
+        "error",
+        what=f"The dataset comes in batches of {batch_size} rows, and the plan takes "
+        f"global_batch_size={planned}.",
+        why="A dataset that is batched already is taken as it is, so the plan would describe "
+        "another training.",
+        fix=f"Make the plan from it with ktk.plan_for_data(topology, data), batch it by "
+        f"{planned}, or pass it unbatched.",
+        cures=({"planned": batch_size},),
     )

@@ -119,9 +119,14 @@ def is_array(leaf: Any) -> bool:
     return (
         isinstance(leaf, (np.ndarray, tf.RaggedTensor, tf.SparseTensor))
         or tf.is_tensor(leaf)
-        or _kind(leaf) == "sparse"
+        or is_scipy_sparse(leaf)
         or hasattr(leaf, "__array__")
     )
+
+
+def is_scipy_sparse(leaf: Any) -> bool:
+    """Returns whether `leaf` is a SciPy matrix, without importing SciPy."""
+    return type(leaf).__module__.startswith("scipy.sparse")
 
 
 def _leaves(name: str, part: Any) -> Iterator[tuple[str, Any]]:
@@ -140,8 +145,7 @@ def _kind(leaf: Any) -> str:
     """Returns `"sparse"`, `"ragged"` or `"dense"` for a tensor or its spec."""
     if isinstance(leaf, (tf.RaggedTensor, tf.RaggedTensorSpec)):
         return "ragged"
-    is_scipy = type(leaf).__module__.startswith("scipy.sparse")
-    if is_scipy or isinstance(leaf, (tf.SparseTensor, tf.SparseTensorSpec)):
+    if is_scipy_sparse(leaf) or isinstance(leaf, (tf.SparseTensor, tf.SparseTensorSpec)):
         return "sparse"
     return "dense"
 
