@@ -1,0 +1,59 @@
+# Each target makes the virtual environment it needs; nothing has to be installed before.
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+# Two processes of TensorFlow fit two cores and 24 GiB; JOBS=1 runs the tests one by one.
+JOBS ?= 2
+DATA ?=
+
+.PHONY: demo test test-pure test-matrix lint docs equality benchmarks package clean
+
+demo: $(VENV)/.demo
+	$(BIN)/keras-tpu-kit demo $(if $(DATA),--data $(DATA))
+
+test: lint docs
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
+
+test-pure: $(VENV)/.dev
+	$(BIN)/python -m pytest tests/pure --cov --cov-report=term-missing --cov-fail-under=100
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/lint-imports --config setup.cfg
+	$(BIN)/mypy
+
+docs: $(VENV)/.dev
+	$(BIN)/mkdocs build --strict --quiet
+
+# TensorFlow 2.19.1 is the release for TPUs; an environment of its own holds it.
+test-matrix:
+	$(MAKE) VENV=.venv-tf219 TENSORFLOW='tensorflow==2.19.1' .venv-tf219/.dev
+	.venv-tf219/bin/python -m pytest -n $(JOBS) --dist loadfile tests/ground tests/cases tests/equality
+
+equality: $(VENV)/.dev
+	$(BIN)/python benchmarks/equality.py
+
+benchmarks: $(VENV)/.dev
+	$(BIN)/python benchmarks/fit.py $(if $(DATA),--data $(DATA))
+	$(BIN)/python benchmarks/overhead.py $(if $(DATA),--data $(DATA))
+
+package: $(VENV)/.dev
+	$(BIN)/python -m build
+
+clean:
+	rm -rf .venv .venv-tf219 build dist site .pytest_cache .mypy_cache .ruff_cache
+
+TENSORFLOW ?= tensorflow>=2.19.1,<2.22
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet --upgrade pip
+
+$(VENV)/.demo: setup.cfg | $(VENV)/bin/python
+	$(VENV)/bin/python -m pip install --quiet '$(TENSORFLOW)' --editable .
+	touch $@
+
+$(VENV)/.dev: setup.cfg | $(VENV)/bin/python
+	$(VENV)/bin/python -m pip install --quiet '$(TENSORFLOW)' --editable '.[dev,docs]'
+	touch $@ $(VENV)/.demo
