@@ -13,7 +13,7 @@ from keras_tpu_kit.errors import Finding, KitError, PlanError
 OnProblem = Literal["raise", "warn"]
 
 
-class EpochObserver(keras.callbacks.Callback):
+class EpochObserver(keras.callbacks.Callback):  # type: ignore[misc]  # Keras ships no types.
     """Calls `on_epoch_consumed(epoch, consumed, logs)` with what the epoch really took.
 
     Values are read from the device once an epoch; the batch hook only counts. Subclasses hold

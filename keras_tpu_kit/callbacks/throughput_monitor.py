@@ -76,6 +76,17 @@ class ThroughputMonitor(EpochObserver):
         self._clock = clock
         self._forget()
 
+    def _forget(self) -> None:
+        """Starts a new training's figures."""
+        self._epochs: list[Throughput] = []
+        self._ends: list[float] = []
+        self._begun = 0
+        self._started = 0.0
+        self._first_rows: int | None = None
+        self._waited_before: float | None = None
+        self._peak: float | None = None
+        self._is_chief = True
+
     @property
     def epochs(self) -> tuple[Throughput, ...]:
         """The figures of each epoch of the last training."""
@@ -164,16 +175,6 @@ class ThroughputMonitor(EpochObserver):
             report.show(
                 report.throughput_table(self.throughput, one_replica_rate=self.one_replica_rate)
             )
-
-    def _forget(self) -> None:
-        self._epochs: list[Throughput] = []
-        self._ends: list[float] = []
-        self._begun = 0
-        self._started = 0.0
-        self._first_rows: int | None = None
-        self._waited_before: float | None = None
-        self._peak: float | None = None
-        self._is_chief = True
 
     def _rows_of(self, consumed: Consumed) -> int | None:
         if consumed.rows is None and self.plan is not None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -21,7 +22,7 @@ def draw_throughput(epochs: Sequence[Throughput], path: str | os.PathLike[str]) 
         epochs: The figures of each epoch, in order.
         path: The file to write.
     """
-    figure = Figure(figsize=(10, 4.2), dpi=150, layout="constrained")
+    figure = Figure(figsize=(10, 4.4), dpi=150, layout="constrained")
     rates, times = figure.subplots(1, 2, width_ratios=(2.2, 1))
     measured = [epoch for epoch in epochs if epoch.execution_seconds]
     if measured:
@@ -29,6 +30,8 @@ def draw_throughput(epochs: Sequence[Throughput], path: str | os.PathLike[str]) 
         _draw_rates(rates, measured, run)
         _draw_times(times, run)
         figure.suptitle(_headline(run), x=0.01, ha="left", weight="bold", color=_INK)
+        _legend(rates)
+        _legend(times)
     else:
         figure.suptitle("No execution but the first was measured", x=0.01, ha="left")
     for axes in (rates, times):
@@ -42,7 +45,16 @@ def draw_throughput(epochs: Sequence[Throughput], path: str | os.PathLike[str]) 
 def _headline(run: Throughput) -> str:
     replicas = "1 replica" if run.num_replicas == 1 else f"{run.num_replicas} replicas"
     rate = "an unknown number of" if run.rows is None else f"{run.samples_per_second:,.0f}"
-    return f"{rate} samples per second on {replicas}"
+    first = run.first_execution_seconds
+    note = "" if first is None else f", after a first execution of {first:,.3g} s (compilation)"
+    return f"{rate} samples per second on {replicas}{note}"
+
+
+def _legend(axes: Axes) -> None:
+    """Puts the legend above the axes, where it hides nothing."""
+    axes.legend(
+        frameon=False, loc="lower left", bbox_to_anchor=(-0.02, 0.99), ncols=2, fontsize="small"
+    )
 
 
 def _draw_rates(axes: Axes, epochs: Sequence[Throughput], run: Throughput) -> None:
@@ -54,7 +66,7 @@ def _draw_rates(axes: Axes, epochs: Sequence[Throughput], run: Throughput) -> No
         # Executions of an epoch hold the same number of rows, but perhaps for the last.
         rows = (epoch.rows if epoch.rows is not None else np.nan) / len(seconds)
         each = rows / np.maximum(seconds, 1e-9)
-        axes.plot(numbers, each, ".", color=_BLUE, alpha=0.3, markersize=4, rasterized=True)
+        axes.plot(numbers, each, ".", color=_BLUE, alpha=0.45, markersize=5)
         ends = (start + 0.5, start + len(seconds) + 0.5)
         axes.hlines(epoch.samples_per_second, *ends, color=_ORANGE, linewidth=2.5)
         if start:
@@ -63,18 +75,20 @@ def _draw_rates(axes: Axes, epochs: Sequence[Throughput], run: Throughput) -> No
     _limit_to_bulk(axes, epochs)
     axes.plot([], [], ".", color=_BLUE, label="one execution")
     axes.plot([], [], "-", color=_ORANGE, linewidth=2.5, label="mean of an epoch")
-    axes.legend(frameon=False, loc="lower right")
     axes.set(xlabel="execution", ylabel="samples per second, all replicas", xlim=(0.5, start + 0.5))
     axes.yaxis.set_major_formatter("{x:,.0f}")
     if run.num_replicas == 1:
         axes.spines[["right"]].set_visible(False)
         return
     replicas = run.num_replicas
-    per_replica = axes.secondary_yaxis(
-        "right", functions=(lambda rate: rate / replicas, lambda rate: rate * replicas)
-    )
+    per_replica = axes.secondary_yaxis("right", functions=_per_replica(replicas))
     per_replica.set_ylabel("per replica", color=_INK)
     per_replica.yaxis.set_major_formatter("{x:,.0f}")
+
+
+def _per_replica(num_replicas: int) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+    """Returns how a rate of all replicas becomes that of one, and back."""
+    return (lambda rate: rate / num_replicas), (lambda rate: rate * num_replicas)
 
 
 def _limit_to_bulk(axes: Axes, epochs: Sequence[Throughput]) -> None:
@@ -99,8 +113,4 @@ def _draw_times(axes: Axes, run: Throughput) -> None:
         value = run.execution_percentile(percent) * 1e3
         label = f"{'median' if percent == 50 else 'p95'} {value:,.3g} ms"
         axes.axvline(value, color=_ORANGE, linestyle=style, linewidth=1.6, label=label)
-    note = ""
-    if run.first_execution_seconds is not None:
-        note = f"\nthe first, with compilation: {run.first_execution_seconds:,.3g} s, not shown"
-    axes.set(xlabel=f"milliseconds per execution{note}", ylabel="executions")
-    axes.legend(frameon=False, loc="upper right")
+    axes.set(xlabel="milliseconds per execution", ylabel="executions")

@@ -252,3 +252,36 @@ def check_steps_announced(planned: int, announced: int) -> Finding | None:
         fix=f"Pass **plan.fit_args(), or steps_per_epoch={planned}, to fit.",
         cures=({"announced": planned},),
     )
+
+
+def check_fused_steps(
+    steps_per_execution: int, num_replicas: int, reduces_collectively: bool
+) -> Finding | None:
+    """Returns a finding where stock Keras cannot fuse steps on several replicas.
+
+    A model that went through `ktk.replicate` is not concerned.
+
+    Args:
+        steps_per_execution: Steps that run in one call of the train function.
+        num_replicas: Replicas in sync.
+        reduces_collectively: Whether the strategy sums gradients by collectives, as
+            `MirroredStrategy` does by default.
+
+    Example:
+
+    >>> check_fused_steps(10, 2, True).code
+    'fused-steps-on-replicas'
+    """
+    if steps_per_execution == 1 or num_replicas == 1 or not reduces_collectively:
+        return None
+    return Finding(
+        "fused-steps-on-replicas",
+        "error",
+        what=f"steps_per_execution={steps_per_execution}, and {num_replicas} replicas sum their "
+        "gradients by collectives.",
+        why="Keras's fused loop and the collectives exclude each other; the first step stops "
+        "with `must feed a value for placeholder`.",
+        fix="Feed the model through ktk.replicate(model), which fuses steps on any strategy, or "
+        "use steps_per_execution=1.",
+        cures=({"steps_per_execution": 1},),
+    )
