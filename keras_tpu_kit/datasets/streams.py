@@ -31,7 +31,7 @@ def training_batches(
     """
     epoch, step = divmod(initial_step, plan.steps_per_epoch)
     if is_endless:
-        batches = one_pass(tf.constant(0, tf.int64)).skip(initial_step)
+        batches = tf.data.Dataset.range(1).flat_map(one_pass).skip(initial_step)
     else:
         epochs = tf.data.Dataset.range(epoch, ENDLESS)
         batches = epochs.flat_map(lambda e: one_pass(e).take(plan.steps_per_epoch)).skip(step)
@@ -57,7 +57,10 @@ def shuffled_rows(
     def one_pass(epoch: tf.Tensor) -> tf.data.Dataset:
         order = rows
         if shuffle:
-            # Unlike TensorFlow's own reshuffling this depends on nothing but seed and epoch.
+            # So that the order depends on nothing but seed and epoch: not on the iterators made
+            # before, as TensorFlow's own reshuffling, nor on the global seed, which this graph
+            # of a pass has of its own.
+            tf.random.set_seed(1)
             mixed = tf.random.stateless_uniform(
                 [], tf.stack([np.int64(seed), epoch]), 0, ENDLESS, tf.int64
             )

@@ -9,24 +9,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_tpu_kit import BatchPlan, DataError, Topology, plan_batches
+from keras_tpu_kit import DataError
 from keras_tpu_kit.datasets import make_dataset
-
-
-def plan_of(num_samples, batch, replicas=1, workers=1, worker=0, validation=0) -> BatchPlan:
-    topology = Topology(
-        accelerator="cpu", num_replicas=replicas, num_workers=workers, worker_index=worker
-    )
-    return plan_batches(
-        topology,
-        num_samples=num_samples,
-        global_batch_size=batch,
-        num_validation_samples=validation,
-    )
-
-
-def batches(dataset, count):
-    return list(dataset.take(count).as_numpy_iterator())
+from tests.datasets.plans import batches, plan_of
 
 
 def test_an_epoch_holds_every_row_once_and_each_epoch_another_order():
