@@ -14,8 +14,10 @@ from keras_tpu_kit.errors import Finding, PlanError
 from keras_tpu_kit.topology import Topology
 
 # Fused steps shorten an epoch; beyond this many the gain is under a tenth while progress bars
-# and callbacks speak less often (measured in docs/performance.md).
+# and callbacks speak less often (measured in docs/performance.md). Two executions an epoch are
+# the least with which the first epoch has one that is not spent on compilation.
 AUTO_STEPS_PER_EXECUTION = 64
+AUTO_EXECUTIONS_PER_EPOCH = 2
 
 # Without a wish, each replica gets Keras's own batch, or on a TPU the size that fills its
 # matrix unit (checks.batches names the source).
@@ -189,8 +191,8 @@ def plan_batches(
         steps_per_epoch: Steps of one epoch; the rows must divide over steps and replicas.
         num_validation_samples: Validation rows, 0 for none.
         steps_per_execution: Steps in one call of the train function, a divisor of the epoch;
-            `"auto"` takes the largest divisor up to 64. Callbacks and progress bars speak
-            once per execution.
+            `"auto"` takes the largest divisor up to 64 and up to half the epoch. Callbacks
+            and progress bars speak once per execution.
 
     With no size given, the target is 32 rows a replica (Keras's default), 128 on a TPU.
 
@@ -225,14 +227,13 @@ def plan_batches(
     if per_replica_batch_size is None:
         target = target_batch_size or DEFAULT_PER_REPLICA_BATCH[topology.accelerator] * replicas
         per_replica_batch_size = nearest_batch(num_samples, replicas, target)
+    epoch = num_samples // (per_replica_batch_size * replicas)
     if steps_per_execution == "auto":
-        most = AUTO_STEPS_PER_EXECUTION
+        most = max(1, min(AUTO_STEPS_PER_EXECUTION, epoch // AUTO_EXECUTIONS_PER_EPOCH))
     else:
-        _count("steps_per_execution", steps_per_execution, 1)
-        epoch = num_samples // (per_replica_batch_size * replicas)
+        most = _count("steps_per_execution", steps_per_execution, 1)
         # An epoch without a step is named by the plan itself, with the better words.
-        _require(steps.check_steps_per_execution(epoch, steps_per_execution) if epoch else None)
-        most = steps_per_execution
+        _require(steps.check_steps_per_execution(epoch, most) if epoch else None)
     return BatchPlan(
         topology=topology,
         num_samples=num_samples,

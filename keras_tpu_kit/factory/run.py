@@ -31,14 +31,19 @@ class Run:
         history: What Keras's `fit` returned; `history.history` maps each name to its values.
         plan: How the data was cut.
         report: The plan with what is worth knowing about it and the model.
-        throughput: What the executions of all epochs achieved.
+        monitor: What measured the executions; `monitor.plot(path)` draws them.
     """
 
     model: keras.Model
     history: keras.callbacks.History
     plan: BatchPlan
     report: report.Report
-    throughput: Throughput
+    monitor: ThroughputMonitor
+
+    @property
+    def throughput(self) -> Throughput:
+        """What the executions of all epochs achieved."""
+        return self.monitor.throughput
 
 
 def fit(
@@ -125,7 +130,7 @@ def fit(
         **{**plan.fit_args(), **fit_args},
     )
     monitor = next(each for each in kit_callbacks if isinstance(each, ThroughputMonitor))
-    return Run(model, history, plan, start, monitor.throughput)
+    return Run(model, history, plan, start, monitor)
 
 
 def _planned_already(sizes: dict[str, int | None], plan: BatchPlan) -> Finding:

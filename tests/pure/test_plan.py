@@ -118,6 +118,9 @@ def test_the_largest_divisor_has_no_larger_rival(number, limit):
 def test_auto_fuses_up_to_64_steps_and_a_given_number_is_kept():
     auto = plan_batches(replicas(1), num_samples=60_000, global_batch_size=128)
     assert (auto.steps_per_epoch, auto.steps_per_execution) == (468, 52)
+    short = plan_batches(replicas(1), num_samples=60_000, global_batch_size=1200)
+    assert (short.steps_per_epoch, short.steps_per_execution) == (50, 25)
+    assert plan_batches(replicas(1), num_samples=9, global_batch_size=9).steps_per_execution == 1
     given_ = plan_batches(
         replicas(1), num_samples=60_000, global_batch_size=128, steps_per_execution=12
     )
