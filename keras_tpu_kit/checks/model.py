@@ -259,3 +259,82 @@ def _shown(names: Sequence[str], most: int = 3) -> str:
     layers = "layer" if len(names) == 1 else "layers"
     rest = ", ..." if len(names) > most else ""
     return f"{len(names)} {layers}: " + ", ".join(map(repr, names[:most])) + rest
+
+
+def check_scalar_loss(loss: str, is_row_mean: bool) -> Finding | None:
+    """Returns a finding where a loss's one number for a batch is not the mean over its rows.
+
+    Args:
+        loss: The loss, as the user named it.
+        is_row_mean: Whether the number for two batches together is their mean, by rows.
+
+    Example:
+
+    >>> check_scalar_loss("my_loss", False).code
+    'scalar-loss-not-mean'
+    """
+    if is_row_mean:
+        return None
+    return Finding(
+        "scalar-loss-not-mean",
+        "error",
+        what=f"The loss {loss!r} returns one number for a whole batch, and it is not the mean "
+        "over rows.",
+        why="Each replica would compute it on its own rows only, and the replicas' numbers cannot "
+        "be put together into that of the whole batch.",
+        fix='Return one number per row, reducing over the last axes only; for a sum, pass it as '
+        'keras.losses.LossFunctionWrapper(fn, reduction="sum").',
+        cures=({"is_row_mean": True},),
+    )
+
+
+def check_on_batch(method: str, num_workers: int) -> Finding | None:
+    """Returns a finding where one batch is handed to several workers whole.
+
+    Args:
+        method: The Keras method, such as `"train_on_batch"`.
+        num_workers: Processes that train together.
+
+    Example:
+
+    >>> check_on_batch("train_on_batch", 2).code
+    'on-batch-several-workers'
+    """
+    if num_workers == 1:
+        return None
+    return Finding(
+        "on-batch-several-workers",
+        "error",
+        what=f"{method} was called, and {num_workers} workers train.",
+        why="A batch handed over whole does not say which rows are whose.",
+        fix="Use fit, evaluate or predict with a tf.data.Dataset, which is cut over the workers.",
+        cures=({"num_workers": 1},),
+    )
+
+
+def check_step_names(step: str, names: Sequence[str]) -> Finding | None:
+    """Returns a finding where a custom step divides by the replicas, or the global batch, itself.
+
+    Args:
+        step: The overridden method, such as `"train_step"`.
+        names: What its code refers to.
+
+    Example:
+
+    >>> print(check_step_names("train_step", ["reduce_mean", "compute_average_loss"]).what)
+    The model's own train_step uses compute_average_loss.
+    """
+    own = sorted({"compute_average_loss", "num_replicas_in_sync", "scale_regularization_loss"})
+    used = [name for name in own if name in names]
+    if not used:
+        return None
+    return Finding(
+        "step-scales-itself",
+        "error",
+        what=f"The model's own {step} uses {', '.join(used)}.",
+        why="The kit weighs each replica's loss by its rows, so a step that does so as well would "
+        "train with gradients too small.",
+        fix="Write the step as for one device, such as loss = tf.reduce_mean(per_row_loss), or "
+        "train without ktk.replicate.",
+        cures=({"names": []},),
+    )

@@ -35,30 +35,36 @@ def rows_of(data: Any, like: Any) -> Any:
 
 
 def split(strategy: tf.distribute.Strategy, batch: Any) -> Any:
-    """Returns a whole batch cut over the replicas of this process, in order.
+    """Returns a whole batch cut over the replicas, in order, as evenly as it divides.
 
     Args:
         strategy: The model's strategy.
         batch: Arrays or tensors, any structure; parts that are `None` stay so.
     """
-    if strategy.num_replicas_in_sync == 1:
-        return tree.map_structure(_tensor, batch)
     batch = tree.map_structure(_tensor, batch)
+    replicas = strategy.num_replicas_in_sync
+    if replicas == 1:
+        return batch
     rows = int(tf.shape(_first_leaf(batch))[0])
-    parts = strategy.num_replicas_in_sync
-    sizes = [rows // parts + (i < rows % parts) for i in range(parts)]
-    starts = [sum(sizes[:i]) for i in range(parts)]
+    bounds = [rows * part // replicas for part in range(replicas + 1)]
 
     def cut(leaf: Any) -> Any:
         if leaf is None:
             return None
         return strategy.experimental_distribute_values_from_function(
             lambda context: leaf[
-                starts[context.replica_id_in_sync_group] :
-            ][: sizes[context.replica_id_in_sync_group]]
+                bounds[context.replica_id_in_sync_group] : bounds[
+                    context.replica_id_in_sync_group + 1
+                ]
+            ]
         )
 
     return tree.map_structure(cut, batch)
+
+
+def is_split(batch: Any) -> bool:
+    """Returns whether a batch lies on several replicas already."""
+    return any(isinstance(leaf, tf.distribute.DistributedValues) for leaf in tree.flatten(batch))
 
 
 def in_several_processes(strategy: tf.distribute.Strategy) -> bool:
@@ -66,6 +72,13 @@ def in_several_processes(strategy: tf.distribute.Strategy) -> bool:
     return bool(strategy.extended._in_multi_worker_mode()) and not isinstance(
         strategy, tf.distribute.TPUStrategy
     )
+
+
+def num_processes(strategy: tf.distribute.Strategy) -> int:
+    """Returns how many processes hold the strategy's replicas."""
+    if not in_several_processes(strategy):
+        return 1
+    return int(strategy.num_replicas_in_sync // len(strategy.extended.worker_devices))
 
 
 def _tensor(leaf: Any) -> Any:

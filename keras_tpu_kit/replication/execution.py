@@ -7,10 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
-from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
 
+from keras_tpu_kit.checks.model import check_on_batch
+from keras_tpu_kit.errors import ReplicationError
 from keras_tpu_kit.replication import batches, normalization
 from keras_tpu_kit.replication.progress import Progress
+from keras_tpu_kit.replication.refusals import is_custom, refuse
 from keras_tpu_kit.replication.share import ReplicaShare, current_share, running
 
 Logs = dict[str, Any]
@@ -31,7 +33,8 @@ class Execution:
         self._several = self._strategy.num_replicas_in_sync > 1
         self._steps = int(model.steps_per_execution)
         self._progress = progress
-        self._is_custom = getattr(type(model), name) is not getattr(TensorFlowTrainer, name)
+        self._name = f"{name.removesuffix('_step')}_on_batch"
+        self._is_custom = is_custom(model, name)
         self._statistics = []
         if self._several and name == "train_step":
             self._statistics = normalization.statistics_of(model)
@@ -58,6 +61,8 @@ class Execution:
             StopIteration: If no step was left to run.
         """
         if not isinstance(iterator, (tf.data.Iterator, tf.distribute.DistributedIterator)):
+            workers = batches.num_processes(self._strategy)
+            refuse(ReplicationError, check_on_batch(self._name, workers))
             for _, batch in zip(range(self._steps), iterator, strict=False):
                 logs = self._single(batches.split(self._strategy, batch))
                 self._progress.add(1, 0.0)
@@ -96,9 +101,7 @@ class Execution:
             )
             return steps + tf.cast(more, "int32"), waited + seconds, more, own
 
-        nothing = {
-            key: tf.zeros(spec.shape, spec.dtype) for key, spec in self._own_logs.items()
-        }
+        nothing = {key: tf.zeros(spec.shape, spec.dtype) for key, spec in self._own_logs.items()}
         start = (tf.constant(0), tf.constant(0.0, "float64"), tf.constant(True), nothing)
         if self._model.run_eagerly:
             state = start

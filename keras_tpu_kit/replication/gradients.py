@@ -19,6 +19,7 @@ from keras.src.optimizers.base_optimizer import BaseOptimizer
 from keras_tpu_kit.checks.model import check_scaled_loss
 from keras_tpu_kit.errors import ReplicationError
 from keras_tpu_kit.replication.hooks import inside_step
+from keras_tpu_kit.replication.refusals import refuse
 from keras_tpu_kit.replication.share import ReplicaShare, current_share, running
 
 
@@ -43,7 +44,7 @@ def _apply(
     grads = list(grads)
     if id(optimizer) not in share.scaled_optimizers:
         if share.statistics_are_global and not share.is_static:
-            raise ReplicationError(check_scaled_loss(False, share.is_static))
+            refuse(ReplicationError, check_scaled_loss(False, share.is_static))
         grads = [None if g is None else _times(g, share) for g in grads]
     with _gradients_global(share):
         return stock(optimizer, _sum(grads, share), trainable_variables)
@@ -70,32 +71,45 @@ def _apply_scaled(
 
 
 @inside_step(BaseOptimizer, "_backend_apply_gradients")
-def _apply_or_accumulate(
+def _apply_under_conditions(
     share: ReplicaShare, stock: Any, optimizer: Any, grads: Any, trainable_variables: Any
 ) -> Any:
     steps = optimizer.gradient_accumulation_steps
-    if not steps or _replicas_need_no_meeting():
+    overwrites = optimizer.use_ema and optimizer.ema_overwrite_frequency
+    if _replicas_need_no_meeting() or not (steps or overwrites):
         return stock(optimizer, grads, trainable_variables)
-    sums = [
-        optimizer._accumulated_gradients[optimizer._get_variable_index(variable)]
-        for variable in trainable_variables
-    ]
 
     def update(grads: Any) -> None:
-        means = [(grad + total) / steps for grad, total in zip(grads, sums, strict=True)]
-        means = optimizer._clip_gradients(means)
+        grads = optimizer._clip_gradients(grads)
         optimizer._apply_weight_decay(trainable_variables)
-        optimizer._backend_update_step(means, trainable_variables, optimizer.learning_rate)
-        optimizer._backend_reset_gradient_accumulators()
+        optimizer._backend_update_step(grads, trainable_variables, optimizer.learning_rate)
 
-    def accumulate(grads: Any) -> None:
-        optimizer._backend_increment_gradient_accumulators(grads, sums)
-
-    is_last = tf.equal((tf.convert_to_tensor(optimizer._iterations) + 1) % steps, 0)
-    _branch(is_last, update, accumulate, list(grads))
+    if steps:
+        _accumulate(optimizer, steps, update, grads, trainable_variables)
+    else:
+        update(grads)
     if optimizer.use_ema:
         _average(optimizer)
     return None
+
+
+def _accumulate(
+    optimizer: Any, steps: int, update: Callable[[Any], None], grads: Any, variables: Any
+) -> None:
+    sums = [
+        optimizer._accumulated_gradients[optimizer._get_variable_index(variable)]
+        for variable in variables
+    ]
+
+    def update_with_mean(grads: Any) -> None:
+        update([(grad + total) / steps for grad, total in zip(grads, sums, strict=True)])
+        optimizer._backend_reset_gradient_accumulators()
+
+    def add(grads: Any) -> None:
+        optimizer._backend_increment_gradient_accumulators(grads, sums)
+
+    is_last = tf.equal((tf.convert_to_tensor(optimizer._iterations) + 1) % steps, 0)
+    _branch(is_last, update_with_mean, add, list(grads))
 
 
 def _average(optimizer: Any) -> None:

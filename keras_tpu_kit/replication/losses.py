@@ -15,6 +15,7 @@ import tensorflow as tf
 from keras import ops
 from keras.src.losses import loss as keras_loss
 
+from keras_tpu_kit.replication import scalar_losses
 from keras_tpu_kit.replication.hooks import inside_step
 from keras_tpu_kit.replication.share import ReplicaShare, sum_over_replicas
 
@@ -22,6 +23,17 @@ from keras_tpu_kit.replication.share import ReplicaShare, sum_over_replicas
 @inside_step(keras_loss, "scale_loss_for_distribution")
 @inside_step(keras_loss, "unscale_loss_for_distribution")
 def _keep_scale(share: ReplicaShare, stock: Any, value: Any) -> Any:
+    return value
+
+
+@inside_step(keras_loss.Loss, "__call__")
+def _call(
+    share: ReplicaShare, stock: Any, loss: Any, y_true: Any, y_pred: Any, sample_weight: Any = None
+) -> Any:
+    share.loss_is_scalar = False
+    value = stock(loss, y_true, y_pred, sample_weight)
+    if share.loss_is_scalar:
+        scalar_losses.refuse_unless_row_mean(loss, y_true, y_pred)
     return value
 
 
@@ -40,7 +52,8 @@ def _reduce(
         mask = _with_padding_masked(mask, share.row_mask, values)
     loss = stock(values, sample_weight, mask, reduction, dtype)
     if len(values.shape) == 0:
-        return loss  # A custom loss's own mean over rows; preparation refuses any other.
+        share.loss_is_scalar = True
+        return loss
     if reduction in (None, "none"):
         # The gradient is that of the sum, the value that is shown is the mean.
         return loss + (share.inverse(loss.dtype) - 1) * (loss - tf.stop_gradient(loss))

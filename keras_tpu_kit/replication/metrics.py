@@ -19,15 +19,13 @@ from keras_tpu_kit.replication.share import ReplicaShare
 def _update(
     share: ReplicaShare, stock: Any, metric: Any, values: Any, sample_weight: Any = None
 ) -> Any:
+    values = tf.convert_to_tensor(values) if not hasattr(values, "shape") else values
     if metric is share.loss_tracker:
         share.loss_is_tracked = True
-    values = tf.convert_to_tensor(values) if not hasattr(values, "shape") else values
+        values = tf.reduce_mean(values)  # Of a loss with reduction=None.
     if len(values.shape) == 0:
-        # A custom loss has no mean on an empty replica, and 0 * nan is nan.
+        # A mean over no row is nan, and so is 0 * nan.
         values = share.where_not_empty(values, tf.zeros_like(values))
         if sample_weight is None:
             sample_weight = share.fraction(metric.dtype)
-    elif metric is share.loss_tracker:
-        # A loss with reduction=None: one device weighs each row's value by the batch's rows.
-        sample_weight = share.total
     return stock(metric, values, sample_weight)

@@ -10,12 +10,15 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
+import keras
 import tensorflow as tf
 from keras import tree
+from keras.src import backend
 from keras.src.trainers.data_adapters.generator_data_adapter import GeneratorDataAdapter
 
 from keras_tpu_kit.checks.data import check_generator, check_input_kind
-from keras_tpu_kit.errors import DataError, Finding
+from keras_tpu_kit.errors import DataError
+from keras_tpu_kit.replication.refusals import refuse
 
 # Any number serves: shapes other than the batch are what building needs to know.
 _BUILD_ROWS = 2
@@ -33,11 +36,11 @@ def prepare_data(strategy: tf.distribute.Strategy, epoch_iterator: Any) -> None:
     """
     replicas = strategy.num_replicas_in_sync
     if isinstance(epoch_iterator.data_adapter, GeneratorDataAdapter):
-        _refuse(check_generator("generator", replicas))
+        refuse(DataError, check_generator("generator", replicas))
     for path, spec in tree.flatten_with_path(element_spec(epoch_iterator)):
         kind = {tf.SparseTensorSpec: "sparse", tf.RaggedTensorSpec: "ragged"}.get(type(spec))
         if kind:
-            _refuse(check_input_kind(_column(path), kind, replicas))
+            refuse(DataError, check_input_kind(_column(path), kind, replicas))
 
 
 def may_end_early(epoch_iterator: Any) -> bool:
@@ -54,19 +57,44 @@ def build(model: Any, batch: Any) -> None:
     """Makes all variables of model, metrics, losses and optimizer, in the strategy's scope.
 
     Args:
-        model: A Keras model, compiled or not.
+        model: A compiled Keras model.
         batch: One batch, or `tf.TypeSpec`s of it; only shapes and dtypes are used.
+
+    Raises:
+        ReplicationError: If a variable was made outside the scope, or XLA is asked for.
     """
-    needs_shapes = not all(layer.built for layer in model._flatten_layers()) or any(
-        part is not None and not part.built
-        for part in (model._compile_metrics, model._compile_loss)
-    )
-    scope = model._distribute_strategy.scope() if model._distribute_strategy else None
-    with scope or contextlib.nullcontext():
-        if needs_shapes:
+    parts = (model._compile_metrics, model._compile_loss)
+    with _scope(model):
+        if not _is_built(model) or any(part is not None and not part.built for part in parts):
             model._symbolic_build(data_batch=tree.map_structure(_to_symbolic, batch))
         if model.optimizer is not None and not model.optimizer.built:
             model.optimizer.build(model.trainable_variables)
+
+
+def build_layers(model: Any, batch: Any) -> None:
+    """Makes the variables of the layers alone, for a model that may not be compiled.
+
+    Args:
+        model: A Keras model.
+        batch: One batch, distributed or not.
+    """
+    if _is_built(model):
+        return
+    local = tree.map_structure(model.distribute_strategy.experimental_local_results, batch)
+    x, _, _ = keras.utils.unpack_x_y_sample_weight(
+        tree.map_structure_up_to(batch, lambda parts: _to_symbolic(parts[0]), local)
+    )
+    with _scope(model):
+        backend.compute_output_spec(model, tree.map_structure(_to_keras, x), training=False)
+
+
+def _is_built(model: Any) -> bool:
+    return all(layer.built for layer in model._flatten_layers())
+
+
+def _scope(model: Any) -> contextlib.AbstractContextManager[Any]:
+    strategy = model._distribute_strategy
+    return strategy.scope() if strategy else contextlib.nullcontext()
 
 
 def element_spec(epoch_iterator: Any) -> Any:
@@ -79,17 +107,16 @@ def _first_replica(spec: Any) -> Any:
 
 
 def _to_symbolic(part: Any) -> Any:
-    if part is None or isinstance(part, (tf.OptionalSpec, tf.NoneTensorSpec if hasattr(tf, "NoneTensorSpec") else tf.OptionalSpec)):
+    if part is None or isinstance(part, tf.OptionalSpec):
         return None
     return tf.TensorSpec([_BUILD_ROWS, *part.shape[1:]], part.dtype)
+
+
+def _to_keras(spec: Any) -> Any:
+    return None if spec is None else keras.KerasTensor(spec.shape, spec.dtype.name)
 
 
 def _column(path: tuple[Any, ...]) -> str:
     names = ("x", "y", "sample_weight")
     first = names[path[0]] if path and isinstance(path[0], int) and path[0] < 3 else "x"
     return first + "".join(f"[{key!r}]" for key in path[1:])
-
-
-def _refuse(finding: Finding | None) -> None:
-    if finding is not None:
-        raise DataError(finding)

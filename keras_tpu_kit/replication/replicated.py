@@ -8,9 +8,16 @@ import keras
 
 from keras_tpu_kit.replication import preparation
 from keras_tpu_kit.replication.execution import Execution
+from keras_tpu_kit.replication.prediction import whole_batches_split
 from keras_tpu_kit.replication.progress import Progress
+from keras_tpu_kit.replication.refusals import refuse_model
 
-_OVERRIDDEN = ("make_train_function", "make_test_function", "_maybe_symbolic_build")
+_OVERRIDDEN = (
+    "make_train_function",
+    "make_test_function",
+    "make_predict_function",
+    "_maybe_symbolic_build",
+)
 
 
 class _Replicated:
@@ -32,6 +39,14 @@ class _Replicated:
             self.model.test_function = self._function("test_step", self.evaluation)
         return self.model.test_function
 
+    def make_predict_function(self, force: bool = False) -> Any:
+        if self.model.predict_function is None or force:
+            type(self.model).make_predict_function(self.model, force=True)
+            self.model.predict_function = whole_batches_split(
+                self.model, self.model.predict_function
+            )
+        return self.model.predict_function
+
     def _maybe_symbolic_build(self, iterator: Any = None, data_batch: Any = None) -> None:
         if iterator is None:
             self.may_end = True
@@ -42,6 +57,7 @@ class _Replicated:
         self.may_end = preparation.may_end_early(iterator)
 
     def _function(self, step: str, progress: Progress) -> Any:
+        refuse_model(self.model)
         execution = Execution(self.model, step, progress)
 
         def function(iterator: Any) -> Any:
@@ -81,7 +97,7 @@ def restore(model: keras.Model) -> keras.Model:
     if is_replicated(model):
         for name in _OVERRIDDEN:
             object.__delattr__(model, name)
-        model.train_function = model.test_function = None
+        model.train_function = model.test_function = model.predict_function = None
     return model
 
 

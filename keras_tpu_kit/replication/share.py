@@ -30,6 +30,7 @@ class ReplicaShare:
     gradients_are_global: bool = False
     statistics_are_global: bool = False
     loss_is_tracked: bool = False
+    loss_is_scalar: bool = False
 
     @property
     def is_static(self) -> bool:

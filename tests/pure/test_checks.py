@@ -248,6 +248,21 @@ TABLE = [
         [({"scales_loss": False, "is_even": False}, "loss-not-scaled")],
     ),
     (
+        model.check_scalar_loss,
+        [{"loss": "f", "is_row_mean": True}],
+        [({"loss": "f", "is_row_mean": False}, "scalar-loss-not-mean")],
+    ),
+    (
+        model.check_on_batch,
+        [{"method": "train_on_batch", "num_workers": 1}],
+        [({"method": "train_on_batch", "num_workers": 2}, "on-batch-several-workers")],
+    ),
+    (
+        model.check_step_names,
+        [{"step": "train_step", "names": ["reduce_mean"]}],
+        [({"step": "train_step", "names": ["num_replicas_in_sync"]}, "step-scales-itself")],
+    ),
+    (
         model.check_dropout,
         [{"layers": [], "num_replicas": 4}, {"layers": ["d"], "num_replicas": 1}],
         [({"layers": list("abcde"), "num_replicas": 4}, "same-mask-per-replica")],
