@@ -1,0 +1,47 @@
+"""`docs/errors.md` has one heading for each code that the kit can say, and no other."""
+
+from __future__ import annotations
+
+import ast
+import pathlib
+import re
+
+ROOT = pathlib.Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "errors.md").read_text()
+
+
+def codes_of(path: pathlib.Path) -> set[str]:
+    """Returns the first arguments of all calls of `Finding` in a file."""
+    codes = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] == "Finding":
+            (code,) = node.args[:1] or [k.value for k in node.keywords if k.arg == "code"]
+            strings = {each.value for each in ast.walk(code) if isinstance(each, ast.Constant)}
+            codes |= {value for value in strings if isinstance(value, str)}
+    return codes
+
+
+def sections() -> dict[str, str]:
+    """Returns the text under each second-level heading of the page."""
+    parts = re.split(r"^## `(.+)`$", PAGE, flags=re.MULTILINE)[1:]
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+def test_every_code_has_a_heading_and_every_heading_a_code():
+    codes = set().union(*(codes_of(path) for path in (ROOT / "keras_tpu_kit").rglob("*.py")))
+    assert len(codes) > 50
+    headings = set(sections())
+    assert codes - headings == set(), "These codes have no heading in docs/errors.md."
+    assert headings - codes == set(), "These headings have no code in the source."
+
+
+def test_headings_stand_in_alphabetical_order_each_once():
+    headings = re.findall(r"^## `(.+)`$", PAGE, flags=re.MULTILINE)
+    assert headings == sorted(set(headings))
+
+
+def test_every_heading_says_when_why_and_cure():
+    for code, text in sections().items():
+        assert re.match(r"\n(Error|Warning|Info)\b", text), code
+        for word in ("When", "Why", "Cure"):
+            assert f"- **{word}:** " in text, (code, word)
