@@ -9,6 +9,7 @@ import keras
 
 from keras_tpu_kit.callbacks.consumption import Consumed, rows_seen, steps_run, updates_seen
 from keras_tpu_kit.errors import Finding, KitError, PlanError
+from keras_tpu_kit.replication.resuming import replayed_steps
 
 OnProblem = Literal["raise", "warn"]
 
@@ -29,6 +30,7 @@ class EpochObserver(keras.callbacks.Callback):  # type: ignore[misc]  # Keras sh
         self._ended: list[int] = []
         self._rows: int | None = None
         self._updates_before: int | None = None
+        self._replayed_steps = 0
         self._in_epoch = False
 
     @property
@@ -41,6 +43,7 @@ class EpochObserver(keras.callbacks.Callback):  # type: ignore[misc]  # Keras sh
         self._ended = []
         self._rows = None
         self._updates_before = updates_seen(self.model)
+        self._replayed_steps = replayed_steps(self.model)
         self._in_epoch = True
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
@@ -56,7 +59,7 @@ class EpochObserver(keras.callbacks.Callback):  # type: ignore[misc]  # Keras sh
         self._read_rows()
         updates = updates_seen(self.model)
         if updates is not None and self._updates_before is not None:
-            updates -= self._updates_before
+            updates += self._replayed_steps - self._updates_before
         executions = len(self._ended)
         consumed = Consumed(
             executions=executions,

@@ -82,7 +82,8 @@ class ThroughputMonitor(EpochObserver):
         self._ends: list[float] = []
         self._begun = 0
         self._started = 0.0
-        self._first_rows: int | None = None
+        self._saw_first = False
+        self._rows_before: int | None = None
         self._waited_before: float | None = None
         self._peak: float | None = None
         self._is_chief = True
@@ -127,8 +128,8 @@ class ThroughputMonitor(EpochObserver):
         self._begun += 1
         if self._begun == 1:
             self._started = self._clock()
-        elif self._begun == 2 and not self._epochs:
-            self._first_rows = rows_seen(self.model)
+        elif not self._saw_first and self._begun == self._replayed_executions + 2:
+            self._rows_before = rows_seen(self.model)
             self._waited_before = self._input_wait()
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
@@ -138,30 +139,20 @@ class ThroughputMonitor(EpochObserver):
 
     def on_epoch_consumed(self, epoch: int, consumed: Consumed, logs: dict[str, Any]) -> None:
         """Turns times and rows into rates, and writes them into `logs`."""
-        # Helper threads may overtake each other by microseconds.
-        times = [self._started, *sorted(self._ends)]
-        seconds = tuple(max(0.0, b - a) for a, b in itertools.pairwise(times))
-        rows, steps = self._rows_of(consumed), consumed.steps
-        first = None
-        if not self._epochs and seconds:
+        seconds = self._execution_seconds()
+        first, before = None, self._replayed_steps
+        if seconds and not self._saw_first:
+            self._saw_first = True
             first, seconds = seconds[0], seconds[1:]
-            first_steps = min(int(self.model.steps_per_execution), steps)
-            if not seconds:
-                rows = None
-            elif rows is not None:
-                known = self._first_rows
-                rows -= self._batch_rows() * first_steps if known is None else known
-            steps -= first_steps
-        waited = self._input_wait()
-        if waited is not None and self._waited_before is not None:
-            waited -= self._waited_before
+            before += int(self.model.steps_per_execution)
+        steps = max(0, consumed.steps - before)
         run = Throughput(
             num_replicas=self.num_replicas,
-            rows=rows,
+            rows=self._steady_rows(consumed, steps, whole_epoch=before == 0) if seconds else None,
             steps=steps,
             execution_seconds=seconds,
             first_execution_seconds=first,
-            input_wait_seconds=waited,
+            input_wait_seconds=self._waited(),
             flops_per_step=self.flops_per_step,
             peak_flops_per_replica=self._peak,
         )
@@ -176,17 +167,32 @@ class ThroughputMonitor(EpochObserver):
                 report.throughput_table(self.throughput, one_replica_rate=self.one_replica_rate)
             )
 
-    def _rows_of(self, consumed: Consumed) -> int | None:
-        if consumed.rows is None and self.plan is not None:
-            return consumed.steps * self.plan.global_batch_size
-        return consumed.rows
+    def _execution_seconds(self) -> tuple[float, ...]:
+        """Returns the seconds of each execution that was not only replayed."""
+        # Helper threads may overtake each other by microseconds.
+        times = [self._started, *sorted(self._ends)]
+        seconds = [max(0.0, end - begin) for begin, end in itertools.pairwise(times)]
+        return tuple(seconds[self._replayed_executions :])
 
-    def _batch_rows(self) -> int:
-        return self.plan.global_batch_size if self.plan else 0
+    @property
+    def _replayed_executions(self) -> int:
+        return self._replayed_steps // int(self.model.steps_per_execution)
+
+    def _steady_rows(self, consumed: Consumed, steps: int, whole_epoch: bool) -> int | None:
+        """Returns the rows of the steady executions, from their count or else from the plan."""
+        if consumed.rows is not None and whole_epoch:
+            return consumed.rows
+        if consumed.rows is not None and self._rows_before is not None:
+            return consumed.rows - self._rows_before
+        return steps * self.plan.global_batch_size if self.plan else None
 
     def _input_wait(self) -> float | None:
         """Returns the seconds that training waited for input so far, where they are measured."""
         return progress(self.model).input_wait if is_replicated(self.model) else None
+
+    def _waited(self) -> float | None:
+        waited = self._input_wait()
+        return None if waited is None else waited - (self._waited_before or 0.0)
 
     def _figures(self, run: Throughput) -> dict[str, float]:
         figures = {

@@ -1,0 +1,62 @@
+"""Hears SIGTERM while a model's `fit` runs, and only then."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from types import FrameType
+from typing import Any
+
+import keras
+
+from keras_tpu_kit.errors import Finding, KitError
+
+
+class Termination:
+    """Remembers that SIGTERM came, until it is released.
+
+    Args:
+        model: The model whose training shall hear of it.
+
+    Raises:
+        KitError: Outside of the main thread, where no signal comes.
+    """
+
+    def __init__(self, model: keras.Model) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            raise KitError(_no_signals_here())
+        self.was_asked = False
+        self._model = model
+        self._earlier: Any = signal.signal(signal.SIGTERM, self._note)
+
+    def release(self) -> None:
+        """Gives the signal back to whom it went before."""
+        signal.signal(signal.SIGTERM, self._earlier)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if _is_in_fit(frame, self._model):
+            self.was_asked = True
+            return
+        # A training that failed could not release; the signal goes where it would have gone.
+        self.release()
+        signal.raise_signal(number)
+
+
+def _is_in_fit(frame: FrameType | None, model: keras.Model) -> bool:
+    """Returns whether this model's `fit` is among the callers of a frame."""
+    while frame is not None:
+        if frame.f_code.co_name == "fit" and frame.f_locals.get("self") is model:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _no_signals_here() -> Finding:
+    return Finding(
+        "preemption-in-thread",
+        "error",
+        what="StopOnPreemption is used in a thread that is not the main one.",
+        why="Python delivers signals to the main thread, so SIGTERM would end the process "
+        "without saving.",
+        fix="Call fit in the main thread, or leave StopOnPreemption out.",
+    )

@@ -1,0 +1,108 @@
+"""Where training stands in its input, and how it is brought back there."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+
+class InputPosition:
+    """Stands in for a model's train function, and counts the batches its iterator gave.
+
+    On the way back to where a training was stopped it takes batches without training on them:
+    those of the earlier epochs at once, and those of the epoch that was stopped one execution
+    at a time, so that Keras's loop, its progress bar and its callbacks see a whole epoch.
+
+    Args:
+        model: A model in `fit`, before its first step.
+        batches: Batches that the iterator had given when training was stopped; 0 begins anew.
+        steps: Steps of the epoch that was stopped which are done already.
+        restore_metrics: Is called before the first step, when all metrics have been built.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        *,
+        batches: int = 0,
+        steps: int = 0,
+        restore_metrics: Callable[[], None] | None = None,
+    ) -> None:
+        self.batches = 0
+        self.replayed_steps = steps
+        self._ahead = batches - steps
+        self._to_replay = steps
+        self._restore_metrics = restore_metrics
+        self._iterator: Any = None
+        self._model = model
+        self._run = model.train_function
+        # A training that failed may have left its own behind.
+        while isinstance(self._run, InputPosition):
+            self._run = self._run._run
+        model.train_function = self
+
+    def __call__(self, iterator: Any) -> dict[str, Any]:
+        """Runs the next execution, or passes over one that was run before."""
+        steps = int(self._model.steps_per_execution)
+        if iterator is not self._iterator:
+            self._iterator, self.batches = iterator, 0
+            self._take(self._ahead)
+            self._ahead = 0
+        if self._restore_metrics is not None:
+            _build(self._model, iterator)
+            self._restore_metrics()
+            self._restore_metrics = None
+        if self._to_replay > 0:
+            self._to_replay -= steps
+            self._take(steps)
+            return dict(self._model.get_metrics_result())
+        logs: dict[str, Any] = self._run(iterator)
+        self.batches += steps
+        return logs
+
+    def release(self) -> None:
+        """Gives the model its own train function back."""
+        self._model.train_function = self._run
+
+    def end_epoch(self) -> None:
+        """Forgets the replayed steps: they belong to one epoch only."""
+        self.replayed_steps = 0
+
+    def _take(self, count: int) -> None:
+        if count:
+            _take_batches(self._iterator, tf.constant(count))
+            self.batches += count
+
+
+def start_at(model: Any, epoch: int) -> None:
+    """Makes the `fit` that has just begun start at this epoch."""
+    model._initial_epoch = epoch
+
+
+def replayed_steps(model: Any) -> int:
+    """Returns the steps of the current epoch that were run before training was stopped."""
+    position = model.train_function
+    return position.replayed_steps if isinstance(position, InputPosition) else 0
+
+
+@tf.function(reduce_retracing=True)  # type: ignore[untyped-decorator]
+def _take_batches(iterator: Any, count: Any) -> None:
+    for _ in tf.range(count):
+        iterator.get_next()
+
+
+def _build(model: Any, iterator: Any) -> None:
+    """Makes the variables of metrics that Keras would make in the first step."""
+    parts = (model._compile_metrics, model._compile_loss)
+    if all(part is None or part.built for part in parts):
+        return
+    scope = model._distribute_strategy.scope() if model._distribute_strategy else None
+    spec = iterator.element_spec
+    batch = tf.nest.map_structure(
+        lambda each: tf.TensorSpec((2, *each.shape[1:]), each.dtype), spec
+    )
+    with scope or contextlib.nullcontext():
+        model._symbolic_build(data_batch=batch)
