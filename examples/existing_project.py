@@ -2,6 +2,7 @@
 
 import keras
 from sklearn.datasets import load_digits
+from sklearn.model_selection import train_test_split
 
 import keras_tpu_kit as ktk
 
@@ -19,8 +20,8 @@ def get_compiled_model():
 
 
 x, y = load_digits(return_X_y=True)
-x = (x / 16).astype("float32")
-train, test = (x[:1440], y[:1440]), (x[1440:], y[1440:])
+x_train, x_test, y_train, y_test = train_test_split(x / 16, y, test_size=357, random_state=0)
+train, test = (x_train, y_train), (x_test, y_test)
 keras.utils.set_random_seed(1)
 
 strategy = ktk.detect_strategy()

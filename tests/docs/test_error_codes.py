@@ -42,6 +42,6 @@ def test_headings_stand_in_alphabetical_order_each_once():
 
 def test_every_heading_says_when_why_and_cure():
     for code, text in sections().items():
-        assert re.match(r"\n(Error|Warning|Info)\b", text), code
+        assert re.match(r"\n\n(Error|Warning|Info)\b", text), code
         for word in ("When", "Why", "Cure"):
             assert f"- **{word}:** " in text, (code, word)
