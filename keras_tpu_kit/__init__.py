@@ -49,14 +49,26 @@ if TYPE_CHECKING:
     from keras_tpu_kit.factory import ModelFactory, Run
     from keras_tpu_kit.replication import replicate
     from keras_tpu_kit.strategy import describe_strategy, detect_strategy
+    from keras_tpu_kit.tuner import (
+        BayesianOptimization,
+        GridSearch,
+        Hyperband,
+        RandomSearch,
+        StrategyTuner,
+    )
 
 # Names whose modules import TensorFlow, and so are imported on first use.
 _ABOVE_THE_WALL = {
     "BatchSizeCheck": "callbacks",
+    "BayesianOptimization": "tuner",
+    "GridSearch": "tuner",
+    "Hyperband": "tuner",
     "ModelFactory": "factory",
+    "RandomSearch": "tuner",
     "Run": "factory",
     "StepsPerEpochCheck": "callbacks",
     "StopOnPreemption": "callbacks",
+    "StrategyTuner": "tuner",
     "ThroughputMonitor": "callbacks",
     "callbacks_for": "callbacks",
     "describe_strategy": "strategy",
@@ -72,20 +84,25 @@ __all__ = [
     "BackendError",
     "BatchPlan",
     "BatchSizeCheck",
+    "BayesianOptimization",
     "Chip",
     "DataError",
     "FactoryError",
     "Finding",
+    "GridSearch",
     "HardwareError",
+    "Hyperband",
     "KitError",
     "ModelFactory",
     "PlanError",
     "PreflightError",
+    "RandomSearch",
     "ReplicationError",
     "Run",
     "SearchError",
     "StepsPerEpochCheck",
     "StopOnPreemption",
+    "StrategyTuner",
     "Throughput",
     "ThroughputMonitor",
     "Topology",

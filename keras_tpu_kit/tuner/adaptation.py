@@ -1,0 +1,118 @@
+"""Makes one kind of thing, a `ModelFactory`, of all that a search can be given to build."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import keras_tuner
+
+from keras_tpu_kit.errors import FactoryError, Finding
+from keras_tpu_kit.factory import ModelFactory
+from keras_tpu_kit.plan import BatchPlan
+
+Finish = Callable[[keras.Model], None]
+
+
+def as_factory(hypermodel: Any, strategy: Any, finish: Finish) -> ModelFactory:
+    """Returns a factory for what the user gave; a factory is copied, so that its plan stays.
+
+    Args:
+        hypermodel: A `ModelFactory`, a `keras_tuner.HyperModel` or a function of the
+            hyperparameters that returns a compiled model.
+        strategy: A strategy or its name; `"auto"` leaves a factory its own.
+        finish: Is called with each model that a hypermodel or function built, in scope, before
+            anybody asks whether it is compiled.
+
+    Raises:
+        FactoryError: If it is neither.
+    """
+    if isinstance(hypermodel, ModelFactory):
+        factory = copy.copy(hypermodel)
+        if not isinstance(strategy, str) or strategy != "auto":
+            factory._strategy = strategy
+        return factory
+    if isinstance(hypermodel, type) and issubclass(hypermodel, ModelFactory):
+        return hypermodel(strategy)
+    if isinstance(hypermodel, keras_tuner.HyperModel) or callable(hypermodel):
+        return HyperModelFactory(hypermodel, finish, strategy)
+    raise FactoryError(_not_buildable(hypermodel))
+
+
+class HyperModelFactory(ModelFactory):
+    """Makes models with a `keras_tuner.HyperModel` or a build function."""
+
+    def __init__(self, hypermodel: Any, finish: Finish, strategy: Any) -> None:
+        super().__init__(strategy)
+        self._hypermodel = hypermodel
+        self._finish = finish
+
+    def build(self, hp: keras_tuner.HyperParameters) -> keras.Model:
+        """Returns the model of the hypermodel, with what the tuner compiles it with."""
+        build = getattr(self._hypermodel, "build", self._hypermodel)
+        model = build(hp)
+        if isinstance(model, keras.Model):
+            self._finish(model)
+        return model
+
+
+class FactoryHyperModel(keras_tuner.HyperModel):  # type: ignore[misc]
+    """Shows a factory to KerasTuner as a hypermodel.
+
+    Args:
+        factory: What makes the models.
+        original: The `keras_tuner.HyperModel` whose `fit` and declarations count, or anything
+            else.
+    """
+
+    def __init__(self, factory: ModelFactory, original: Any) -> None:
+        is_hypermodel = isinstance(original, keras_tuner.HyperModel)
+        super().__init__(
+            name=original.name if is_hypermodel else None,
+            tunable=original.tunable if is_hypermodel else True,
+        )
+        self.factory = factory
+        self.original = original if is_hypermodel else None
+
+    @property
+    def has_own_fit(self) -> bool:
+        """Whether the user says how to train, so that what `fit` logs and returns is theirs."""
+        return self.original is not None and (
+            type(self.original).fit is not keras_tuner.HyperModel.fit
+        )
+
+    def build(self, hp: keras_tuner.HyperParameters) -> keras.Model:
+        """Returns a compiled model on all replicas."""
+        return self.factory.create(hp)
+
+    def declare_hyperparameters(self, hp: keras_tuner.HyperParameters) -> None:
+        """Lets the user's hypermodel name its hyperparameters in advance."""
+        if self.original is not None:
+            self.original.declare_hyperparameters(hp)
+
+    def fit(
+        self, hp: keras_tuner.HyperParameters, model: keras.Model, *args: Any, **kwargs: Any
+    ) -> Any:
+        """Trains as the user's hypermodel does, or as Keras does."""
+        if self.original is not None:
+            return self.original.fit(hp, model, *args, **kwargs)
+        return model.fit(*args, **kwargs)
+
+
+def with_plan(factory: ModelFactory, plan: BatchPlan) -> None:
+    """Gives a factory that has no plan the one that the search's data suggests."""
+    if factory.plan is None:
+        factory.plan = plan
+
+
+def _not_buildable(hypermodel: Any) -> Finding:
+    return Finding(
+        "search-without-model",
+        "error",
+        what=f"{hypermodel!r} says nothing of how to build a model.",
+        why="Each trial builds a model from its hyperparameters.",
+        fix="Pass a ModelFactory, a keras_tuner.HyperModel, or a function of hp that returns a "
+        "compiled model.",
+    )

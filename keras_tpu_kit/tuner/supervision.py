@@ -1,0 +1,52 @@
+"""What is added to an oracle, where it really lives: pruning, display, and nothing counted twice.
+
+KerasTuner's protocol already carries all of it: `update_trial` takes metrics with a step and
+answers with the trial, whose status `"STOPPED"` asks to end it. So a pruner sees the epochs of
+all workers, and a worker needs no other connection than the one to its oracle.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from keras_tpu_kit.tuner.internals import MetricsTracker, TrialStatus, synchronized
+
+# Among the metrics of a report, asks to forget what was reported of the trial before.
+FRESH = "keras_tpu_kit/fresh"
+
+Judge = Callable[[Any, Any, int], bool]
+
+
+def supervise(oracle: Any, *, judge: Judge | None, display: Any) -> None:
+    """Adds to `oracle` what the kit's searches need of one.
+
+    Args:
+        oracle: A `keras_tuner.Oracle`, never a client of one.
+        judge: Is asked with oracle, trial and step after each epoch that was reported, and
+            returns whether the trial shall end; `None` ends none.
+        display: Stands in for KerasTuner's own.
+    """
+    report = oracle.update_trial
+
+    @synchronized  # type: ignore[untyped-decorator]
+    def update_trial(
+        oracle: Any, trial_id: str, metrics: Mapping[str, float], step: int = 0
+    ) -> Any:
+        values = dict(metrics)
+        if values.pop(FRESH, None):
+            oracle.trials[trial_id].metrics = MetricsTracker()
+        trial = report(trial_id, values, step)
+        display.on_epoch_end(trial, step)
+        if judge is not None and judge(oracle, trial, step):
+            trial = copy.copy(trial)
+            trial.status = TrialStatus.STOPPED
+        return trial
+
+    oracle.update_trial = functools.partial(update_trial, oracle)
+    # Raising in the middle of end_trial would leave the oracle locked and the trial unsaved; the
+    # tuner counts failures itself.
+    oracle._check_consecutive_failures = lambda: None
+    oracle._display = display
