@@ -1,0 +1,111 @@
+"""What each of KerasTuner's algorithms keeps in no file, rebuilt from the trials."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+from keras_tuner import oracles
+from keras_tuner.engine import trial as trial_module
+from keras_tuner.src.tuners.gridsearch import LinkedList
+
+
+def algorithm_part(original: type[Any]) -> tuple[type[Any], ...]:
+    """Returns the classes that make an oracle class's own state durable, if it has any."""
+    parts = (
+        (oracles.GridSearchOracle, DurableGrid),
+        (oracles.HyperbandOracle, DurableHyperband),
+        (oracles.BayesianOptimizationOracle, DurableBayesian),
+    )
+    return tuple(part for oracle, part in parts if issubclass(original, oracle))
+
+
+class DurableGrid:
+    """Restores the grid's order, which KerasTuner keeps in memory only (keras-tuner#1055)."""
+
+    def after_recovery(self: Any) -> None:
+        """Puts the trials in the grid's order, and asks each again for its next combination."""
+        self._ordered_ids = LinkedList()
+        by_values = functools.cmp_to_key(
+            lambda one, other: self._compare(
+                self.trials[one].hyperparameters.values, self.trials[other].hyperparameters.values
+            )
+        )
+        known = [each for each in self.start_order if self.trials[each].hyperparameters.values]
+        for trial_id in sorted(known, key=by_values):
+            self._ordered_ids.insert(trial_id)
+        self._populate_next = list(known)
+
+    def after_failed_trial(self: Any, trial: trial_module.Trial) -> None:
+        """Lets the grid go on after a trial that nobody ended."""
+        self._populate_next.append(trial.trial_id)
+
+
+class DurableHyperband:
+    """Rebuilds the brackets, should `oracle.json` be lost."""
+
+    def rebuild_algorithm(self: Any) -> None:
+        """Puts each trial into the first bracket that has room for it, in order of creation."""
+        self._brackets, self._current_iteration = [], 0
+        self._current_bracket = self._get_num_brackets() - 1
+        self._start_new_bracket()
+        for trial_id, trial in self.trials.items():
+            values = trial.hyperparameters.values
+            if "tuner/round" not in values:
+                continue
+            self._place(trial_id, values["tuner/round"], values)
+
+    def _place(self: Any, trial_id: str, round_num: int, values: dict[str, Any]) -> None:
+        entry = {"past_id": values.get("tuner/trial_id"), "id": trial_id}
+        while True:
+            for bracket in self._brackets:
+                number, rounds = bracket["bracket_num"], bracket["rounds"]
+                if (
+                    round_num < len(rounds)
+                    and self._get_epochs(number, round_num) == values["tuner/epochs"]
+                    and len(rounds[round_num]) < self._get_size(number, round_num)
+                ):
+                    rounds[round_num].append(entry)
+                    return
+            if self._current_iteration > len(self.trials):
+                return
+            self._increment_bracket_num()
+            self._start_new_bracket()
+
+
+class DurableBayesian:
+    """Makes each proposal depend on the seed and the finished trials alone, not on the process."""
+
+    def populate_space(self: Any, trial_id: str) -> dict[str, Any]:
+        """Returns the proposal for a trial, the same after a restart."""
+        number = int(trial_id) if trial_id.isdigit() else 0
+        self._random_state = np.random.RandomState([self.seed % 2**32, number])
+        response: dict[str, Any] = super().populate_space(trial_id)  # type: ignore[misc]
+        return response
+
+    def _vectorize_trials(self: Any) -> tuple[Any, Any]:
+        """Returns finished and running trials as vectors, those running with a cautious score.
+
+        KerasTuner asks its last model of the objective for that score, which a restarted process
+        does not have, and lends a waiting trial the score of the one before it.
+        """
+        trials, running, model = self.trials, self.ongoing_trials, self.gpr
+        finished = {
+            name: trial
+            for name, trial in trials.items()
+            if trial.status == trial_module.TrialStatus.COMPLETED
+        }
+        try:
+            self.trials, self.ongoing_trials = finished, {}
+            vectors: tuple[Any, Any] = super()._vectorize_trials()  # type: ignore[misc]
+            if not running:
+                return vectors
+            self.gpr = self._make_gpr().set_params(optimizer=None).fit(*map(np.nan_to_num, vectors))
+            names = {trial.trial_id for trial in running.values()}
+            self.trials = finished | {n: trials[n] for n in trials if n in names}
+            self.ongoing_trials = running
+            vectors = super()._vectorize_trials()  # type: ignore[misc]
+            return vectors
+        finally:
+            self.trials, self.ongoing_trials, self.gpr = trials, running, model
