@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any
+import dataclasses
+from typing import Any
 
 from keras_tpu_kit.errors import Finding, HardwareError
+from keras_tpu_kit.strategy.outcome import Found
 from keras_tpu_kit.strategy.reduction import cross_device_ops
 
-if TYPE_CHECKING:
-    import tensorflow as tf
 
-
-def one_cpu() -> tf.distribute.Strategy:
+def find_cpu() -> Found:
     """Returns the strategy of one CPU; mirroring over a single device would cost half its speed."""
     import tensorflow as tf
 
-    return tf.distribute.OneDeviceStrategy("/cpu:0")
+    return Found(tf.distribute.OneDeviceStrategy("/cpu:0"), "cpu", "every machine has one")
 
 
-def simulated_replicas(num_replicas: int, reduction: Any = None) -> tf.distribute.Strategy:
+def simulate_replicas(num_replicas: int, reduction: Any = None) -> Found:
     """Returns a mirrored strategy over logical CPU devices, which are made if need be.
 
     Raises:
@@ -28,12 +27,14 @@ def simulated_replicas(num_replicas: int, reduction: Any = None) -> tf.distribut
     import tensorflow as tf
 
     _make_logical_cpus(num_replicas)
+    reason = f"simulate={num_replicas}"
     if num_replicas == 1:
-        return one_cpu()
-    return tf.distribute.MirroredStrategy(
+        return dataclasses.replace(find_cpu(), reason=reason)
+    strategy = tf.distribute.MirroredStrategy(
         [f"CPU:{index}" for index in range(num_replicas)],
-        cross_device_ops=cross_device_ops(reduction, collectives_are_safe=False),
+        cross_device_ops=cross_device_ops(reduction, "cpu"),
     )
+    return Found(strategy, "cpu", reason)
 
 
 def _make_logical_cpus(num_replicas: int) -> None:

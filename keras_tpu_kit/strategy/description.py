@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, cast
 
 from keras_tpu_kit.backend import require_tensorflow
 from keras_tpu_kit.errors import Finding, HardwareError
 from keras_tpu_kit.strategy.chips import gpu_chip, tpu_chip
+from keras_tpu_kit.strategy.environment import tpu_accelerator_type
 from keras_tpu_kit.topology import Accelerator, Topology
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def describe_strategy(strategy: tf.distribute.Strategy) -> Topology:
         return Topology(
             accelerator="tpu",
             num_replicas=strategy.num_replicas_in_sync,
-            chip=tpu_chip(os.environ.get("TPU_ACCELERATOR_TYPE")),
+            chip=tpu_chip(tpu_accelerator_type()),
             devices=strategy.extended.worker_devices,
         )
     devices = _devices(strategy)
