@@ -1,0 +1,145 @@
+"""Takes a model's own step through TensorFlow's bridge to an XLA program."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from keras_tpu_kit.datasets.inspection import named_columns
+from keras_tpu_kit.tpu_compiler.step import Role
+from keras_tpu_kit.tpu_compiler.translation import StepRefused, refusal
+
+# What tracing a user's step may raise, in the user's code, in Keras or in TensorFlow.
+_TRACE_ERRORS = (
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    AssertionError,
+    ArithmeticError,
+    RuntimeError,
+    tf.errors.OpError,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Parameter:
+    """One argument of the program: what it is called, and what it belongs to."""
+
+    name: str
+    role: Role
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclasses.dataclass(frozen=True)
+class LoweredStep:
+    """A step as the bytes of an XLA program, with its parameters in order."""
+
+    hlo: bytes
+    parameters: tuple[Parameter, ...]
+
+
+def lower_step(model: keras.Model, batch: Any, step: str = "train_step") -> LoweredStep:
+    """Returns a model's own step as an XLA program of one replica.
+
+    The step is the one that Keras's trainer and the kit's replicated one both run on each
+    replica: forward pass, loss, gradients, the optimizer's update, metrics.
+
+    Args:
+        model: A compiled and built model, made outside of a strategy of several replicas.
+        batch: Its batch as `tf.TensorSpec`s: `x`, `(x, y)` or `(x, y, sample_weight)`, each
+            with the rows of one replica.
+        step: `"train_step"` or `"test_step"`.
+
+    Raises:
+        StepRefused: If TensorFlow cannot trace the step, or its bridge has no TPU counterpart
+            of an op.
+    """
+    flat = tf.nest.flatten(batch)
+    own_step = getattr(model, step)
+
+    def run(*leaves: Any) -> Any:
+        return own_step(tf.nest.pack_sequence_as(batch, leaves))
+
+    function = tf.function(run, jit_compile=True, autograph=False)
+    try:
+        concrete = function.get_concrete_function(*flat)
+    except _TRACE_ERRORS as error:
+        raise refusal("trace", _text(error), model, where=_users_line(error)) from error
+    captured = _captured(model, concrete, batch)
+    try:
+        hlo = function.experimental_get_compiler_ir(*flat)(stage="hlo_serialized")
+    except _TRACE_ERRORS as error:
+        raise refusal("bridge", _text(error), model) from error
+    return LoweredStep(hlo, captured)
+
+
+def _captured(model: keras.Model, concrete: Any, batch: Any) -> tuple[Parameter, ...]:
+    """Returns the program's parameters: the batch's columns, then what the step captured."""
+    columns = [
+        Parameter(name, "batch", tuple(spec.shape), spec.dtype.name)
+        for name, spec in named_columns(batch)
+    ]
+    roles = _roles(model)
+    others = []
+    for outer, inner in zip(concrete.captured_inputs, concrete.inputs[len(columns) :], strict=True):
+        variable = roles.get(id(outer))
+        if variable is not None:
+            others.append(variable)
+        elif outer.dtype == tf.resource:
+            raise _table(model, inner)
+        else:
+            others.append(
+                Parameter("a constant", "constants", tuple(outer.shape), outer.dtype.name)
+            )
+    return (*columns, *others)
+
+
+def _roles(model: keras.Model) -> dict[int, Parameter]:
+    """Returns what each variable belongs to, by the identity of its handle."""
+    owners: tuple[tuple[Role, list[Any]], ...] = (
+        ("weights", model.variables),
+        ("metrics", model.metrics_variables),
+        ("optimizer", model.optimizer.variables if model.optimizer is not None else []),
+    )
+    return {
+        id(variable.value.handle): Parameter(
+            variable.path, role, tuple(variable.shape), tf.as_dtype(variable.dtype).name
+        )
+        for role, variables in owners
+        for variable in variables
+    }
+
+
+def _table(model: keras.Model, placeholder: Any) -> StepRefused:
+    """Returns the refusal of a captured resource that is no variable, such as a lookup table."""
+    consumers = placeholder.consumers()
+    op = consumers[0] if consumers else placeholder.op
+    kind = op.type
+    return refusal(
+        "bridge",
+        f"The step uses a resource that is not a variable: {kind} (No registered '{kind}' OpKernel "
+        f"for XLA devices compatible with node {{{{node {op.name}}}}})",
+        model,
+    )
+
+
+def _text(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def _users_line(error: BaseException) -> str | None:
+    """Returns the last place in a traceback that is neither Keras's nor TensorFlow's."""
+    place = None
+    trace = error.__traceback__
+    while trace is not None:
+        path = trace.tb_frame.f_code.co_filename
+        own = ("/keras/", "/tensorflow/", "/keras_tpu_kit/", "/site-packages/", "<")
+        if not any(part in path for part in own):
+            place = f"{path}:{trace.tb_lineno} in {trace.tb_frame.f_code.co_name}"
+        trace = trace.tb_next
+    return place
