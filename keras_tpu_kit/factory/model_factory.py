@@ -129,6 +129,16 @@ class ModelFactory:
         """
         return self.plan
 
+    def fit_args(self, hp: keras_tuner.HyperParameters) -> dict[str, Any]:
+        """Returns keyword arguments of `model.fit` that this model trains with; may be overridden.
+
+        Such as `epochs`, `callbacks` or `class_weight`. What the plan decides is not asked for.
+
+        Args:
+            hp: The hyperparameters of this trial, or the defaults.
+        """
+        return {}
+
     def data(self) -> tuple[Any, Any]:
         """Returns `(train, validation)`, unbatched; override it for the command line.
 

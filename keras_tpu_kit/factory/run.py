@@ -56,7 +56,7 @@ def fit(
     target_batch_size: int | None = None,
     steps_per_epoch: int | None = None,
     num_samples: int | None = None,
-    epochs: int = 1,
+    epochs: int | None = None,
     seed: int | None = None,
     hp: keras_tuner.HyperParameters | None = None,
     callbacks: Sequence[keras.callbacks.Callback] = (),
@@ -76,7 +76,7 @@ def fit(
         target_batch_size: About how many rows a step takes.
         steps_per_epoch: Steps of one epoch.
         num_samples: Rows of an epoch, for a dataset that does not tell.
-        epochs: Epochs.
+        epochs: Epochs; by default what the factory's `fit_args` says, or 1.
         seed: Makes weights, shuffling and dropout reproducible; `None` leaves them random.
         hp: Hyperparameters, such as the best of a search.
         callbacks: Further callbacks; the kit's own come first.
@@ -121,13 +121,15 @@ def fit(
     if verbose:
         start.show()
     kit_callbacks = plan_callbacks(plan, train)
+    own = dict(factory.fit_args(hp))
+    if epochs is not None:
+        fit_args["epochs"] = epochs
     history = model.fit(
         train,
         validation_data=validation,
-        epochs=epochs,
         verbose=verbose,
-        callbacks=[*kit_callbacks, *callbacks],
-        **{**plan.fit_args(), **fit_args},
+        callbacks=[*kit_callbacks, *own.pop("callbacks", ()), *callbacks],
+        **{**plan.fit_args(), **own, **fit_args},
     )
     monitor = next(each for each in kit_callbacks if isinstance(each, ThroughputMonitor))
     return Run(model, history, plan, start, monitor)

@@ -5,6 +5,7 @@ name, `engine` the life of a search, `trial_run` and `epochs` that of one trial;
 is what the oracle gets to do beside KerasTuner's, in the chief where there is one.
 """
 
+from keras_tpu_kit.tuner.pruning import MedianPruner, PatiencePruner
 from keras_tpu_kit.tuner.strategy_tuner import (
     BayesianOptimization,
     GridSearch,
@@ -17,6 +18,8 @@ __all__ = [
     "BayesianOptimization",
     "GridSearch",
     "Hyperband",
+    "MedianPruner",
+    "PatiencePruner",
     "RandomSearch",
     "StrategyTuner",
 ]

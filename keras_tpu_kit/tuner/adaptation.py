@@ -11,7 +11,6 @@ import keras_tuner
 
 from keras_tpu_kit.errors import FactoryError, Finding
 from keras_tpu_kit.factory import ModelFactory
-from keras_tpu_kit.plan import BatchPlan
 
 Finish = Callable[[keras.Model], None]
 
@@ -76,15 +75,10 @@ class FactoryHyperModel(keras_tuner.HyperModel):  # type: ignore[misc]
         self.factory = factory
         self.original = original if is_hypermodel else None
 
-    @property
-    def has_own_fit(self) -> bool:
-        """Whether the user says how to train, so that what `fit` logs and returns is theirs."""
-        return self.original is not None and (
-            type(self.original).fit is not keras_tuner.HyperModel.fit
-        )
-
     def build(self, hp: keras_tuner.HyperParameters) -> keras.Model:
         """Returns a compiled model on all replicas."""
+        # Asked here as well, so that exploring the space meets its hyperparameters.
+        self.factory.fit_args(hp)
         return self.factory.create(hp)
 
     def declare_hyperparameters(self, hp: keras_tuner.HyperParameters) -> None:
@@ -95,16 +89,15 @@ class FactoryHyperModel(keras_tuner.HyperModel):  # type: ignore[misc]
     def fit(
         self, hp: keras_tuner.HyperParameters, model: keras.Model, *args: Any, **kwargs: Any
     ) -> Any:
-        """Trains as the user's hypermodel does, or as Keras does."""
+        """Trains as the user's hypermodel does, or as Keras does with the factory's arguments."""
         if self.original is not None:
             return self.original.fit(hp, model, *args, **kwargs)
-        return model.fit(*args, **kwargs)
-
-
-def with_plan(factory: ModelFactory, plan: BatchPlan) -> None:
-    """Gives a factory that has no plan the one that the search's data suggests."""
-    if factory.plan is None:
-        factory.plan = plan
+        own = dict(self.factory.fit_args(hp))
+        callbacks = [*own.pop("callbacks", ()), *(kwargs.pop("callbacks", None) or ())]
+        # Hyperband says itself how long a trial trains.
+        rounds = ("epochs", "initial_epoch") if "tuner/epochs" in hp.values else ()
+        own = {name: value for name, value in own.items() if name not in rounds}
+        return model.fit(*args, **{**kwargs, **own}, callbacks=callbacks)
 
 
 def _not_buildable(hypermodel: Any) -> Finding:

@@ -32,16 +32,13 @@ class EpochReporter(keras.callbacks.Callback):  # type: ignore[misc]
         super().__init__()
         self._run = run
         self._execution = execution
-        self._epoch = 0
-
-    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        """Notes how many epochs are planned."""
-        planned = self.params.get("epochs")
-        if planned is not None:
-            self._run.record.planned_epochs = (self._run.record.planned_epochs or 0) + planned
+        self._epoch: int | None = None
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Calls the tuner's own method, as KerasTuner does."""
+        """Notes how many epochs are planned, and calls the tuner's method as KerasTuner does."""
+        if self._epoch is None:
+            planned = self.params.get("epochs", epoch + 1) - epoch
+            self._run.record.planned_epochs = (self._run.record.planned_epochs or 0) + planned
         self._epoch = epoch
         self._run.engine.on_epoch_begin(self._run.trial, self.model, epoch, logs=logs)
 
@@ -49,7 +46,7 @@ class EpochReporter(keras.callbacks.Callback):  # type: ignore[misc]
         """Ends the trial when its loss is no number any more: all weights are lost by then."""
         loss = (logs or {}).get("loss")
         if loss is not None and not rules.is_hopeful(float(loss)):
-            self._run.end("diverged", f"loss was {float(loss)} in epoch {self._epoch + 1}.")
+            self._run.end("diverged", f"loss was {float(loss)} in epoch {(self._epoch or 0) + 1}.")
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Reports the epoch, and ends the trial where its objective or its oracle says so."""

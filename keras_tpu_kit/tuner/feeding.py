@@ -101,7 +101,7 @@ class Feeding:
         fit = model.fit
 
         def fed(*args: Any, **kwargs: Any) -> keras.callbacks.History:
-            call = _bound(args, kwargs)
+            call = {**_bound(args, kwargs), "verbose": 0}
             planned = self._planned(call, hp)
             if planned is None:
                 return fit(**self._as_it_comes(model, call, before_fit))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import collections
+import math
+from typing import Any
 
 from keras.src.backend.common import global_state
 from keras_tuner.src.distribute.utils import has_chief_oracle, is_chief_oracle
@@ -17,6 +19,7 @@ from keras_tuner.src.engine.tuner_utils import (
     get_best_step,
     validate_trial_results,
 )
+from keras_tuner.src.tuners.hyperband import HyperbandOracle
 from keras_tuner.src.utils import load_json, save_json
 
 
@@ -27,6 +30,22 @@ def reset_names() -> None:
     seed, and makes TensorFlow compile its kernels again.
     """
     global_state.set_global_attribute("object_name_uids", collections.defaultdict(int))
+
+
+def trials_in_all(oracle: Any) -> int | None:
+    """Returns how many trials a search will have, or `None` where only its end will tell.
+
+    Args:
+        oracle: A `keras_tuner.Oracle`.
+    """
+    if isinstance(oracle, HyperbandOracle) and math.isfinite(oracle.hyperband_iterations):
+        sizes = [
+            oracle._get_size(bracket, number)
+            for bracket in range(oracle._get_num_brackets())
+            for number in range(oracle._get_num_rounds(bracket))
+        ]
+        return int(sum(sizes) * oracle.hyperband_iterations)
+    return oracle.max_trials if oracle.max_trials else None
 
 
 __all__ = [
@@ -46,5 +65,6 @@ __all__ = [
     "reset_names",
     "save_json",
     "synchronized",
+    "trials_in_all",
     "validate_trial_results",
 ]

@@ -29,6 +29,7 @@ class TrialRecord:
     Args:
         outcome: `"finished"`, or why the trial ended before its time.
         reason: One sentence, empty for a trial that finished.
+        began: When it began, in seconds of the Unix clock.
         seconds: Seconds from the trial's beginning to its end.
         epochs: Epochs that it trained, over all of its executions.
         planned_epochs: Epochs that it would have trained, or `None` where nobody knows.
@@ -45,6 +46,7 @@ class TrialRecord:
 
     outcome: Outcome = "finished"
     reason: str = ""
+    began: float = 0.0
     seconds: float = 0.0
     epochs: int = 0
     planned_epochs: int | None = None

@@ -17,7 +17,7 @@ from keras_tpu_kit.tuner.internals import MetricsTracker, TrialStatus, synchroni
 # Among the metrics of a report, asks to forget what was reported of the trial before.
 FRESH = "keras_tpu_kit/fresh"
 
-Judge = Callable[[Any, Any, int], bool]
+Judge = Callable[[Any, Any], bool]
 
 
 def supervise(oracle: Any, *, judge: Judge | None, display: Any) -> None:
@@ -25,8 +25,8 @@ def supervise(oracle: Any, *, judge: Judge | None, display: Any) -> None:
 
     Args:
         oracle: A `keras_tuner.Oracle`, never a client of one.
-        judge: Is asked with oracle, trial and step after each epoch that was reported, and
-            returns whether the trial shall end; `None` ends none.
+        judge: Is asked with oracle and trial after each epoch that was reported, and returns
+            whether the trial shall end; `None` ends none.
         display: Stands in for KerasTuner's own.
     """
     report = oracle.update_trial
@@ -40,7 +40,7 @@ def supervise(oracle: Any, *, judge: Judge | None, display: Any) -> None:
             oracle.trials[trial_id].metrics = MetricsTracker()
         trial = report(trial_id, values, step)
         display.on_epoch_end(trial, step)
-        if judge is not None and judge(oracle, trial, step):
+        if judge is not None and judge(oracle, trial):
             trial = copy.copy(trial)
             trial.status = TrialStatus.STOPPED
         return trial

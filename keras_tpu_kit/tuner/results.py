@@ -1,0 +1,151 @@
+"""What a search came to, as values and as a table."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rich.table import Table
+
+from keras_tpu_kit import report
+from keras_tpu_kit.tuner.internals import TrialStatus
+from keras_tpu_kit.tuner.record import TrialRecord, reason_of
+
+# Hyperparameters of Hyperband's own begin so; they are no choice of the user's.
+_INTERNAL = "tuner/"
+
+
+def result_of(trial: Any, objective: Any) -> dict[str, Any]:
+    """Returns what one trial came to, as JSON types.
+
+    Args:
+        trial: A `keras_tuner` trial.
+        objective: The search's `keras_tuner.Objective`.
+    """
+    record = TrialRecord.from_message(trial.message)
+    outcome = record.outcome if record else trial.status.lower()
+    at_best = {name: history.get_history() for name, history in trial.metrics.metrics.items()}
+    facts = record or TrialRecord()
+    return {
+        "trial_id": trial.trial_id,
+        "outcome": outcome,
+        "reason": record.reason if record else (trial.message or ""),
+        "objective": objective.name,
+        "score": trial.score if trial.status == TrialStatus.COMPLETED else None,
+        "best_epoch": trial.best_step + 1 if trial.score is not None else None,
+        "hyperparameters": dict(trial.hyperparameters.values),
+        "metrics": {
+            name: _value_at(observations, trial.best_step)
+            for name, observations in at_best.items()
+            if observations
+        },
+        "seconds": facts.seconds,
+        "began": facts.began,
+        "epochs": facts.epochs,
+        "planned_epochs": facts.planned_epochs,
+        "num_replicas": facts.num_replicas,
+        "per_replica_batch_size": facts.per_replica_batch_size,
+        "num_weights": facts.num_weights,
+        "device_seconds": facts.device_seconds,
+        "device_seconds_saved": facts.device_seconds_saved,
+    }
+
+
+def ranked(trials: Iterable[Any], objective: Any) -> list[dict[str, Any]]:
+    """Returns what all trials came to, the best first, those without a value last.
+
+    Args:
+        trials: `keras_tuner` trials.
+        objective: The search's `keras_tuner.Objective`.
+    """
+    sign = -1.0 if objective.direction == "max" else 1.0
+    results = [result_of(trial, objective) for trial in trials]
+    return sorted(
+        results,
+        key=lambda one: (one["score"] is None, sign * (one["score"] or 0.0), one["trial_id"]),
+    )
+
+
+def table(results: Sequence[dict[str, Any]], objective: Any, most: int | None = None) -> Table:
+    """Returns a table of results, with what pruning saved below it.
+
+    Args:
+        results: What `ranked` returns.
+        objective: The search's `keras_tuner.Objective`.
+        most: Rows to show, or `None` for all.
+    """
+    shown = results if most is None else results[:most]
+    names = hyperparameter_names(shown)
+    header = ("trial", objective.name, "best epoch", "epochs", "time", "samples/s", "batch")
+    drawn = report.rows_table(
+        "Trials",
+        (*header, *names, "outcome"),
+        [_row(each, names) for each in shown],
+    )
+    drawn.caption = summary(results)
+    drawn.caption_justify = "left"
+    return drawn
+
+
+def summary(results: Sequence[dict[str, Any]]) -> str:
+    """Returns how trials ended, and the hours of devices that pruning saved, in a sentence.
+
+    Example:
+
+    >>> summary([{"outcome": "finished", "device_seconds": 60.0, "device_seconds_saved": 0.0},
+    ...          {"outcome": "pruned", "device_seconds": 60.0, "device_seconds_saved": 90.0}])
+    '1 finished, 1 pruned; 0.03 device-hours, 0.03 saved by pruning.'
+    """
+    counts = Counter(each["outcome"] for each in results)
+    told = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
+    spent = sum(each["device_seconds"] for each in results) / 3600
+    saved = sum(each["device_seconds_saved"] for each in results) / 3600
+    pruned = f", {saved:.2g} saved by pruning" if saved else ""
+    return f"{told}; {spent:.2g} device-hours{pruned}."
+
+
+def hyperparameter_names(results: Iterable[dict[str, Any]]) -> list[str]:
+    """Returns the names of all hyperparameters that were searched, in order of appearance."""
+    names: dict[str, None] = {}
+    for each in results:
+        names.update(dict.fromkeys(each["hyperparameters"]))
+    return [name for name in names if not name.startswith(_INTERNAL)]
+
+
+def _row(result: dict[str, Any], names: Sequence[str]) -> tuple[str, ...]:
+    rate = result["metrics"].get("samples_per_second")
+    planned = result["planned_epochs"]
+    return (
+        result["trial_id"],
+        figure(result["score"]),
+        figure(result["best_epoch"]),
+        f"{result['epochs']}/{planned}" if planned else str(result["epochs"]),
+        f"{result['seconds']:.1f} s",
+        "" if rate is None else f"{rate:,.0f}",
+        figure(result["per_replica_batch_size"]),
+        *(figure(result["hyperparameters"].get(name)) for name in names),
+        result["outcome"] + (f": {result['reason']}" if result["reason"] else ""),
+    )
+
+
+def figure(value: Any) -> str:
+    """Returns a value as a short text.
+
+    Example:
+
+    >>> figure(0.123456789), figure(12), figure(None), figure("adam")
+    ('0.12346', '12', '', 'adam')
+    """
+    if value is None:
+        return ""
+    return f"{value:.5g}" if isinstance(value, float) else str(value)
+
+
+def _value_at(observations: list[Any], step: int) -> float:
+    """Returns a metric at the best epoch, or the last one there is."""
+    at = {each.step: each for each in observations}
+    return float(at.get(step, observations[-1]).mean())
+
+
+__all__ = ["figure", "hyperparameter_names", "ranked", "reason_of", "result_of", "summary", "table"]
