@@ -43,7 +43,7 @@ def rows_seen(model: keras.Model) -> int | None:
     tracker = next(iter(model.metrics), None)
     if not isinstance(tracker, keras.metrics.Mean) or tracker.name != "loss":
         return None
-    count = float(np.asarray(keras.ops.convert_to_numpy(tracker.count)))
+    count = float(value_of(tracker.count))
     # Beyond the mantissa, adding a row may change nothing.
     exact_below = {"float32": 2.0**24, "float64": 2.0**53}.get(str(tracker.dtype), 0.0)
     return round(count) if count < exact_below else None
@@ -68,8 +68,7 @@ def updates_seen(model: keras.Model) -> int | None:
         or isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
     ):
         return None
-    # int() of the variable itself raises under MirroredStrategy.
-    return int(keras.ops.convert_to_numpy(optimizer.iterations))
+    return int(value_of(optimizer.iterations))
 
 
 def steps_run(executions: int, steps_per_execution: int, updates: int | None) -> int:
@@ -90,6 +89,15 @@ def steps_run(executions: int, steps_per_execution: int, updates: int | None) ->
     """
     most = executions * steps_per_execution
     return most if updates is None else min(most, updates)
+
+
+def value_of(variable: Any) -> np.ndarray:
+    """Returns the value of a Keras variable; what replicas add up to is their sum.
+
+    By way of a tensor: NumPy asks variables for a copy in a way that Keras does not know, and
+    `int` of a variable fails under MirroredStrategy.
+    """
+    return np.asarray(keras.ops.convert_to_tensor(variable).numpy())
 
 
 def has_own_train_step(model: Any) -> bool:

@@ -13,6 +13,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_tpu_kit.callbacks.consumption import value_of
 from keras_tpu_kit.errors import Finding, PlanError
 
 
@@ -132,7 +133,7 @@ def _groups(model: keras.Model) -> dict[str, list[Any]]:
 
 
 def _read(variable: Any) -> np.ndarray:
-    value = np.asarray(keras.ops.convert_to_numpy(variable))
+    value = value_of(variable)
     # NumPy's files know no bfloat16, and float32 holds each of its values.
     return value.astype("float32") if value.dtype.kind == "V" else value
 

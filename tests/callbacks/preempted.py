@@ -1,6 +1,7 @@
 """A training that sends itself SIGTERM at a given moment; run as a script.
 
-    python -m tests.callbacks.preempted FOLDER MOMENT [--replicas] [--replicated] [--fused] [--arrays] [--initial-step]
+    python -m tests.callbacks.preempted FOLDER MOMENT [--replicas] [--replicated] [--fused]
+        [--arrays] [--initial-step]
 
 MOMENT is `never` or `EPOCH:BATCH` (before this batch), `EPOCH:validation`, `EPOCH:end`. The weights
 and the history are written to FOLDER when training is done.
@@ -87,7 +88,11 @@ def main(folder: pathlib.Path, moment: str, *options: str) -> None:
         verbose=0,
         callbacks=[*ktk.plan_callbacks(plan), stop, SendSignal(moment)],
     )
-    np.savez(folder / "weights.npz", *model.get_weights(), *[np.array(v) for v in model.optimizer.variables])
+    np.savez(
+        folder / "weights.npz",
+        *model.get_weights(),
+        *map(keras.ops.convert_to_numpy, model.optimizer.variables),
+    )
     losses = {name: values for name, values in history.history.items() if "second" not in name}
     (folder / "history.json").write_text(json.dumps(losses))
 

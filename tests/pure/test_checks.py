@@ -126,6 +126,20 @@ TABLE = [
         [({"planned": 50, "announced": 1875}, "steps-not-planned")],
     ),
     (
+        steps.check_fused_steps,
+        [
+            {"steps_per_execution": 1, "num_replicas": 2, "reduces_collectively": True},
+            {"steps_per_execution": 4, "num_replicas": 1, "reduces_collectively": True},
+            {"steps_per_execution": 4, "num_replicas": 2, "reduces_collectively": False},
+        ],
+        [
+            (
+                {"steps_per_execution": 4, "num_replicas": 2, "reduces_collectively": True},
+                "fused-steps-on-replicas",
+            )
+        ],
+    ),
+    (
         data.check_feedable,
         [{"kind": "arrays"}, {"kind": "dataset"}, {"kind": "PyDataset"}],
         [
@@ -256,6 +270,32 @@ TABLE = [
         model.check_on_batch,
         [{"method": "train_on_batch", "num_workers": 1}],
         [({"method": "train_on_batch", "num_workers": 2}, "on-batch-several-workers")],
+    ),
+    (
+        model.check_padding,
+        [{"kind": "add_loss", "names": []}],
+        [({"kind": "add_loss", "names": ["encoder"]}, "padding-counted")],
+    ),
+    (
+        model.check_static_batch,
+        [{"is_static": True}],
+        [({"is_static": False}, "batch-not-static")],
+    ),
+    (
+        model.note_mended,
+        [
+            {"part": "clipping", "names": [], "num_replicas": 2},
+            {"part": "clipping", "names": ["clipnorm=1"], "num_replicas": 1},
+        ],
+        [
+            ({"part": part, "names": list("abcd"), "num_replicas": 2}, code)
+            for part, code in (
+                ("clipping", "clipping-after-sum"),
+                ("accumulation", "accumulation-of-sums"),
+                ("masks", "own-mask-per-replica"),
+                ("statistics", "batchnorm-synchronized"),
+            )
+        ],
     ),
     (
         model.check_step_names,

@@ -1,10 +1,11 @@
+import dataclasses
 import json
 import math
 
 import pytest
 
 from keras_tpu_kit import CHIPS, Chip, Throughput
-from keras_tpu_kit.throughput import describe_input_wait
+from keras_tpu_kit.throughput import describe_input_wait, total
 
 # 20 executions of 10 steps of 64 rows: 19 of 0.1 s, one of 0.5 s.
 RUN = Throughput(
@@ -87,3 +88,15 @@ def test_all_figures_are_json():
     figures = json.loads(json.dumps(RUN.to_dict()))
     assert figures["samples_per_second"] == RUN.samples_per_second
     assert figures["executions"] == 20
+
+
+def test_epochs_add_up_and_what_one_did_not_measure_is_unknown():
+    first = dataclasses.replace(RUN, first_execution_seconds=2.0, input_wait_seconds=0.1)
+    second = dataclasses.replace(RUN, first_execution_seconds=None, input_wait_seconds=0.3)
+    both = total([first, second])
+    assert both.rows == 2 * RUN.rows and both.steps == 2 * RUN.steps
+    assert both.execution_seconds == RUN.execution_seconds * 2
+    assert both.first_execution_seconds == 2.0
+    assert both.input_wait_seconds == pytest.approx(0.4)
+    blind = dataclasses.replace(second, rows=None, input_wait_seconds=None)
+    assert total([first, blind]).rows is None and total([first, blind]).input_wait_seconds is None
