@@ -8,17 +8,28 @@ import re
 
 ROOT = pathlib.Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "errors.md").read_text()
+CODE = re.compile(r"[a-z0-9]+(-[a-z0-9]+)+")
 
 
 def codes_of(path: pathlib.Path) -> set[str]:
-    """Returns the first arguments of all calls of `Finding` in a file."""
+    """Returns the first arguments of all calls of `Finding` in a file.
+
+    Where a code is handed on by name, every word-with-dashes of that file counts as one.
+    """
     codes = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] == "Finding":
             (code,) = node.args[:1] or [k.value for k in node.keywords if k.arg == "code"]
-            strings = {each.value for each in ast.walk(code) if isinstance(each, ast.Constant)}
-            codes |= {value for value in strings if isinstance(value, str)}
+            codes |= {text for text in strings_in(code) if CODE.fullmatch(text)} or {
+                text for text in strings_in(tree) if CODE.fullmatch(text)
+            }
     return codes
+
+
+def strings_in(tree: ast.AST) -> set[str]:
+    constants = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
+    return {value for value in constants if isinstance(value, str)}
 
 
 def sections() -> dict[str, str]:
