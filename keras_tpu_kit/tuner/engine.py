@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import gc
+import os
 import time
 import zlib
 from typing import Any
@@ -11,10 +13,13 @@ import keras
 import keras_tuner
 import numpy as np
 import tensorflow as tf
+from rich.table import Table
 
+from keras_tpu_kit import report
 from keras_tpu_kit.checks import search as rules
 from keras_tpu_kit.errors import Finding, PlanError, SearchError
-from keras_tpu_kit.tuner import weights
+from keras_tpu_kit.searching import ServiceSettings
+from keras_tpu_kit.tuner import results, weights
 from keras_tpu_kit.tuner.adaptation import FactoryHyperModel, HyperModelFactory, as_factory
 from keras_tpu_kit.tuner.display import Display
 from keras_tpu_kit.tuner.feeding import Feeding
@@ -25,8 +30,11 @@ from keras_tpu_kit.tuner.internals import (
     reset_names,
     save_json,
 )
+from keras_tpu_kit.tuner.picture import draw_search
 from keras_tpu_kit.tuner.project import Project
+from keras_tpu_kit.tuner.pruning import Pruner, judge
 from keras_tpu_kit.tuner.record import TrialRecord, reason_of
+from keras_tpu_kit.tuner.service import ChiefServer, connect
 from keras_tpu_kit.tuner.supervision import supervise
 from keras_tpu_kit.tuner.trial_run import TrialEnded, TrialRun
 
@@ -52,7 +60,7 @@ class SearchEngine(keras_tuner.Tuner):  # type: ignore[misc]
         hypermodel: Any = None,
         *,
         strategy: tf.distribute.Strategy | str = "auto",
-        pruner: Any = None,
+        pruner: Pruner | None = None,
         log: str = "auto",
         directory: Any = None,
         project_name: str | None = None,
@@ -71,7 +79,8 @@ class SearchEngine(keras_tuner.Tuner):  # type: ignore[misc]
         self.project.prepare()
         self.pruner = pruner
         self.display = Display(oracle, log)
-        supervise(oracle, judge=pruner and pruner.judge, display=self.display)
+        judges = None if pruner is None else functools.partial(judge, pruner)
+        supervise(oracle, judge=judges, display=self.display)
         self._run: TrialRun | None = None
         self.feeding: Feeding | None = None
         # Batch on a replica and weights of each trial that ran out of memory in this process.
@@ -88,6 +97,8 @@ class SearchEngine(keras_tuner.Tuner):  # type: ignore[misc]
             project_name=self.project.project_name,
             **kwargs,
         )
+        # A worker asks its chief, with the kit's client in place of KerasTuner's.
+        self.oracle = connect(oracle) or oracle
 
     # --- A search --------------------------------------------------------------------------
 
@@ -109,23 +120,31 @@ class SearchEngine(keras_tuner.Tuner):  # type: ignore[misc]
         self.display.verbose = fit_kwargs.get("verbose", 1)
         seed = self.project.oracle.seed
         self.feeding = Feeding(self.factory, decides_batch=self._factory_plans, seed=seed)
-        args, kwargs = self.feeding.open(fit_args, {**fit_kwargs, "verbose": 0})
+        args, kwargs = self.feeding.open(fit_args, fit_kwargs)
         with self.project.searching(self):
             self._explore()
             self.project.on_space_known()
-            if is_chief_oracle():
-                self.serve()
-                return
-            self.on_search_begin()
-            while (trial := self._next_trial()) is not None:
-                self.on_trial_begin(trial)
-                self._try_run_and_update_trial(trial, *args, **kwargs)
-                self.on_trial_end(trial)
-            self.on_search_end()
+            with self.display.shown(kwargs.get("epochs", 1)):
+                if is_chief_oracle():
+                    self.serve()
+                    self.on_search_end()
+                else:
+                    self._run_trials(args, kwargs)
+
+    def _run_trials(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.on_search_begin()
+        while (trial := self._next_trial()) is not None:
+            self.on_trial_begin(trial)
+            self._try_run_and_update_trial(trial, *args, **kwargs)
+            self.on_trial_end(trial)
+        self.on_search_end()
 
     def serve(self) -> None:
         """Hands out trials to workers until the search is over: what a chief does."""
-        super().search()
+        settings = ServiceSettings.from_environment(os.environ)
+        assert settings is not None
+        with ChiefServer(self.project.oracle, settings) as server:
+            server.serve()
 
     def _next_trial(self) -> Any:
         """Returns a trial to run, or `None` when the search is over."""
@@ -181,6 +200,41 @@ class SearchEngine(keras_tuner.Tuner):  # type: ignore[misc]
             finished = sum(trial.status == TrialStatus.COMPLETED for trial in trials)
             _require(rules.check_any_finished(finished, [reason_of(trial) for trial in trials]))
 
+    # --- What it came to -------------------------------------------------------------------
+
+    def results(self) -> list[dict[str, Any]]:
+        """Returns what each trial came to, the best first, as dicts of JSON types.
+
+        Among them `score`, `best_epoch`, `outcome` and `reason`, `hyperparameters`, and under
+        `metrics` all that was logged, with its value at the best epoch.
+        """
+        oracle = self.project.oracle
+        return results.ranked(oracle.trials.values(), oracle.objective)
+
+    def results_table(self, most: int | None = None) -> Table:
+        """Returns the results as a table that `rich.print` draws.
+
+        Args:
+            most: Rows to show, or `None` for all.
+        """
+        return results.table(self.results(), self.project.oracle.objective, most)
+
+    def results_summary(self, num_trials: int = 10) -> None:
+        """Prints the best trials.
+
+        Args:
+            num_trials: Rows to show.
+        """
+        report.show(self.results_table(num_trials))
+
+    def plot(self, path: str | os.PathLike[str]) -> None:
+        """Draws the objective over time, and against throughput with the Pareto front, as a PNG.
+
+        Args:
+            path: The file to write.
+        """
+        draw_search(self.results(), self.project.oracle.objective, path)
+
     # --- The space -------------------------------------------------------------------------
 
     @property
@@ -207,7 +261,8 @@ class SearchEngine(keras_tuner.Tuner):  # type: ignore[misc]
 
         Everything else, a `KitError` or a mistake in the user's code, stops the search.
         """
-        record = TrialRecord(num_replicas=self.factory.topology.num_replicas)
+        replicas = self.factory.topology.num_replicas
+        record = TrialRecord(num_replicas=replicas, began=time.time())
         self._run = run = TrialRun(self, trial, record)
         begun = time.perf_counter()
         try:
@@ -246,10 +301,10 @@ class SearchEngine(keras_tuner.Tuner):  # type: ignore[misc]
         self.feeding.feed(model, hp, run.before_fit)
         # What a hypermodel's own fit makes has to live where its model does.
         with self.factory.strategy.scope():
-            results = self.hypermodel.fit(hp, model, *args, **kwargs)
+            history = self.hypermodel.fit(hp, model, *args, **kwargs)
         if not was_built:
             save_json(self._get_build_config_fname(trial.trial_id), model.get_build_config())
-        return results
+        return history
 
     def _try_build(self, hp: keras_tuner.HyperParameters) -> keras.Model:
         """Returns a new model, whose layers and metrics are named as if it were the first."""

@@ -47,7 +47,8 @@ class DurableHyperband:
 
     def rebuild_algorithm(self: Any) -> None:
         """Puts each trial into the first bracket that has room for it, in order of creation."""
-        self._brackets, self._current_iteration = [], 0
+        self._brackets: list[dict[str, Any]] = []
+        self._current_iteration = 0
         self._current_bracket = self._get_num_brackets() - 1
         self._start_new_bracket()
         for trial_id, trial in self.trials.items():
@@ -105,7 +106,6 @@ class DurableBayesian:
             names = {trial.trial_id for trial in running.values()}
             self.trials = finished | {n: trials[n] for n in trials if n in names}
             self.ongoing_trials = running
-            vectors = super()._vectorize_trials()  # type: ignore[misc]
-            return vectors
+            return super()._vectorize_trials()  # type: ignore[misc,no-any-return]
         finally:
             self.trials, self.ongoing_trials, self.gpr = trials, running, model

@@ -77,13 +77,13 @@ class DurableOracle(oracle_module.Oracle):  # type: ignore[misc]
 
     def save(self) -> None:
         """Writes `oracle.json`, whole or not at all."""
-        with self._alone():
+        with self.alone():
             self.project_path.mkdir(parents=True, exist_ok=True)
             files.write_json(self.project_path / ORACLE_FILE, self.get_state())
 
     def reload(self) -> list[Finding]:
         """Reads the project, mends what is damaged and returns what was mended or lost."""
-        with self._alone():
+        with self.alone():
             findings = recover(self)
             self.after_recovery()
             return findings
@@ -114,19 +114,19 @@ class DurableOracle(oracle_module.Oracle):  # type: ignore[misc]
 
     def create_trial(self, tuner_id: str) -> trial_module.Trial:
         """Returns the next trial, which is on the disk before anybody runs it."""
-        with self._alone():
+        with self.alone():
             return super().create_trial(tuner_id)
 
     def update_trial(
         self, trial_id: str, metrics: dict[str, float], step: int = 0
     ) -> trial_module.Trial:
         """Records metrics of a trial."""
-        with self._alone():
+        with self.alone():
             return super().update_trial(trial_id, metrics, step=step)
 
     def end_trial(self, trial: trial_module.Trial) -> None:
         """Records how a trial ended, once: a worker that repeats its report changes nothing."""
-        with self._alone():
+        with self.alone():
             if self.has_ended(trial.trial_id):
                 return
             super().end_trial(trial)
@@ -158,7 +158,7 @@ class DurableOracle(oracle_module.Oracle):  # type: ignore[misc]
             crashed: Whether the process died in it; after three such deaths the trial is failed,
                 so that a trial that kills its process does not do so for ever.
         """
-        with self._alone():
+        with self.alone():
             self.ongoing_trials = {
                 tuner_id: trial
                 for tuner_id, trial in self.ongoing_trials.items()
@@ -203,7 +203,7 @@ class DurableOracle(oracle_module.Oracle):  # type: ignore[misc]
         Raises:
             SearchError: `search-changed`.
         """
-        with self._alone():
+        with self.alone():
             fresh = identity_of(self, self._name)
             findings = self.reload()
             if self._identity is not None:
@@ -231,7 +231,7 @@ class DurableOracle(oracle_module.Oracle):  # type: ignore[misc]
         """Is called when `oracle.json` is lost; rebuilds the algorithm's part from the trials."""
 
     @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
+    def alone(self) -> Iterator[None]:
         """Keeps other threads and signals out until the state is whole again."""
         with self.interruption.postponed(), self._guard:
             try:
