@@ -1,6 +1,8 @@
 """Asks TensorFlow which hardware is here, and how to train on it.
 
-The only place that initialises hardware and reads environment variables about it.
+The only place that initialises hardware and reads environment variables about it. TensorFlow is
+imported by the functions, not by these modules, since what its TPU wheel does when it is imported
+depends on a variable that is set first.
 """
 
 from keras_tpu_kit.strategy.capability import least_compute_capability

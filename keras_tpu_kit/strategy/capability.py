@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import tensorflow as tf
-
 
 def least_compute_capability() -> tuple[int, int] | None:
     """Returns the lowest CUDA compute capability of the visible GPUs, `None` where unknown.
@@ -14,6 +12,8 @@ def least_compute_capability() -> tuple[int, int] | None:
     >>> capability is None or capability >= (3, 0)
     True
     """
+    import tensorflow as tf
+
     details = [
         tf.config.experimental.get_device_details(gpu)
         for gpu in tf.config.get_visible_devices("GPU")

@@ -77,9 +77,8 @@ def detect_strategy(
 
     Example:
 
-    >>> strategy = detect_strategy("cpu", log=print)
-    Training on 1 replica on CPU (every machine has one).
-    >>> detect_strategy() is strategy
+    >>> strategy = detect_strategy("cpu")
+    >>> detect_strategy("cpu") is strategy
     True
     """
     request = Request(

@@ -7,8 +7,6 @@ from typing import Any
 from keras_tpu_kit.errors import Finding, HardwareError
 from keras_tpu_kit.topology import Accelerator
 
-REDUCTIONS = ("nccl", "hierarchical", "one_device")
-
 
 def cross_device_ops(reduction: Any, accelerator: Accelerator) -> Any:
     """Returns the `tf.distribute.CrossDeviceOps` that a reduction's name stands for.
@@ -18,7 +16,7 @@ def cross_device_ops(reduction: Any, accelerator: Accelerator) -> Any:
     slower, and a second strategy in the same process disturbs them.
 
     Args:
-        reduction: One of `REDUCTIONS`, a `tf.distribute.CrossDeviceOps`, or `None`.
+        reduction: `"nccl"`, `"hierarchical"`, `"one_device"`, a `tf.distribute.CrossDeviceOps`, or `None`.
         accelerator: What the replicas run on, `"gpu"` or `"cpu"`.
 
     Raises:
@@ -31,13 +29,12 @@ def cross_device_ops(reduction: Any, accelerator: Accelerator) -> Any:
     if reduction is None:
         return None if accelerator == "gpu" else tf.distribute.ReductionToOneDevice()
     classes = {
-        "nccl": tf.distribute.NcclAllReduce,
         "hierarchical": tf.distribute.HierarchicalCopyAllReduce,
         "one_device": tf.distribute.ReductionToOneDevice,
     }
-    if reduction not in classes:
-        raise unknown_reduction(reduction, REDUCTIONS)
-    if reduction == "nccl" and accelerator != "gpu":
+    if accelerator == "gpu":
+        classes["nccl"] = tf.distribute.NcclAllReduce
+    elif reduction == "nccl":
         raise HardwareError(
             Finding(
                 "nccl-without-gpu",
@@ -45,9 +42,11 @@ def cross_device_ops(reduction: Any, accelerator: Accelerator) -> Any:
                 what=f"reduction='nccl' was asked for on {accelerator.upper()} replicas.",
                 why="NCCL moves data between NVIDIA GPUs only.",
                 fix="Use reduction='hierarchical' or 'one_device', or leave it out.",
-                cures=({"reduction": "hierarchical"}, {"reduction": "one_device"}),
+                cures=tuple({"reduction": name} for name in classes),
             )
         )
+    if reduction not in classes:
+        raise unknown_reduction(reduction, tuple(classes))
     return classes[reduction]()
 
 
