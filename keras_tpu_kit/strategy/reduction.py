@@ -16,7 +16,8 @@ def cross_device_ops(reduction: Any, accelerator: Accelerator) -> Any:
     slower, and a second strategy in the same process disturbs them.
 
     Args:
-        reduction: `"nccl"`, `"hierarchical"`, `"one_device"`, a `tf.distribute.CrossDeviceOps`, or `None`.
+        reduction: `"nccl"`, `"hierarchical"`, `"one_device"`, a
+            `tf.distribute.CrossDeviceOps`, or `None`.
         accelerator: What the replicas run on, `"gpu"` or `"cpu"`.
 
     Raises:
