@@ -12,7 +12,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
 PURE = ("errors", "throughput", "processes", "checks", "backend", "learning_rate", "topology")
-PURE += ("plan", "report")
+PURE += ("plan", "report", "cluster", "searching", "tpu_types")
 
 
 def module_names() -> list[str]:
