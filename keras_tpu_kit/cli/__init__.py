@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from keras_tpu_kit._version import __version__
 from keras_tpu_kit.errors import KitError
 
-COMMANDS = ("plan", "demo", "search")
+COMMANDS = ("plan", "doctor", "demo", "launch", "search")
 
 
 def build_parser() -> argparse.ArgumentParser:

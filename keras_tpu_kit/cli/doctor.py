@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from keras_tpu_kit import report
-from keras_tpu_kit.strategy.installation import Installation, examine_installation
+
+if TYPE_CHECKING:
+    from keras_tpu_kit.strategy.installation import Installation
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -33,6 +35,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(args: argparse.Namespace) -> int:
     """Prints what was found; returns 1 if training would fail, 0 otherwise."""
+    from keras_tpu_kit.strategy.installation import examine_installation
+
     here = examine_installation(args.timeout)
     findings = here.findings()
     fails = any(finding.severity == "error" for finding in findings)
