@@ -14,7 +14,8 @@ from typing import Any
 
 from keras_tpu_kit.tuner.internals import MetricsTracker, TrialStatus, synchronized
 
-# Among the metrics of a report, asks to forget what was reported of the trial before.
+# Among the metrics of a report, names the epoch from which on to forget what was reported of the
+# trial before: 0 for a trial that begins, more for one that goes on from an epoch it had saved.
 FRESH = "keras_tpu_kit/fresh"
 
 Judge = Callable[[Any, Any], bool]
@@ -36,8 +37,9 @@ def supervise(oracle: Any, *, judge: Judge | None, display: Any) -> None:
         oracle: Any, trial_id: str, metrics: Mapping[str, float], step: int = 0
     ) -> Any:
         values = dict(metrics)
-        if values.pop(FRESH, None):
-            oracle.trials[trial_id].metrics = MetricsTracker()
+        if FRESH in values:
+            trial = oracle.trials[trial_id]
+            trial.metrics = _before(trial.metrics, int(values.pop(FRESH)))
         trial = report(trial_id, values, step)
         display.on_epoch_end(trial, step)
         if judge is not None and judge(oracle, trial):
@@ -50,3 +52,12 @@ def supervise(oracle: Any, *, judge: Judge | None, display: Any) -> None:
     # tuner counts failures itself.
     oracle._check_consecutive_failures = lambda: None
     oracle._display = display
+
+
+def _before(metrics: Any, epoch: int) -> Any:
+    """Returns metrics as they were before an epoch was reported."""
+    kept = MetricsTracker()
+    for name, history in metrics.metrics.items() if epoch else ():
+        kept.register(name, history.direction)
+        kept.set_history(name, [each for each in history.get_history() if each.step < epoch])
+    return kept

@@ -11,6 +11,7 @@ from keras_tpu_kit.checks import search as rules
 from keras_tpu_kit.errors import SearchError
 from keras_tpu_kit.plan import BatchPlan
 from keras_tpu_kit.replication import preparation
+from keras_tpu_kit.tuner.backup import EpochBackup
 from keras_tpu_kit.tuner.epochs import EpochReporter, logged_names, objective_names
 from keras_tpu_kit.tuner.internals import (
     convert_to_metrics_dict,
@@ -52,6 +53,7 @@ class TrialRun:
         self.ending: tuple[Outcome, str] = ("finished", "")
         self.weights = BestWeights(self.objective)
         self.epochs_reported = 0
+        self._is_known = False
 
     def executions(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         """Builds and trains the trial's models, and returns what each training returned."""
@@ -61,6 +63,10 @@ class TrialRun:
             callbacks = engine._deepcopy_callbacks(given)
             engine._configure_tensorboard_dir(callbacks, self.trial, execution)
             callbacks.append(EpochReporter(self, execution))
+            if engine.executions_per_trial == 1:
+                project = engine.project
+                path = project.backup_path(self.trial)
+                callbacks.append(EpochBackup(self, path, project.backup_seconds))
             engine.seed_execution(self.trial, execution)
             results.append(
                 engine._build_and_fit_model(self.trial, *args, **{**kwargs, "callbacks": callbacks})
@@ -104,6 +110,20 @@ class TrialRun:
             if finding is not None:
                 raise TrialEnded("infeasible", finding.why)
 
+    def resume(
+        self, model: keras.Model, epochs: int, best: float | None, values: list[Any] | None
+    ) -> None:
+        """Goes on where an earlier process of this trial was broken off.
+
+        Args:
+            model: The model after the last epoch that was saved.
+            epochs: How many epochs it has trained.
+            best: The objective of its best epoch.
+            values: The variables of that epoch, or `None` if they are the model's own.
+        """
+        self.weights.resume(model, best, values)
+        self.epochs_reported = self.record.epochs = epochs
+
     def end(self, outcome: Outcome, reason: str) -> None:
         """Lets training end after the current execution, and keeps the first reason."""
         if self.ending[0] == "finished":
@@ -113,7 +133,8 @@ class TrialRun:
 
     def report_epoch(self, epoch: int, metrics: dict[str, float]) -> bool:
         """Tells the oracle of an epoch, and returns whether the trial shall go on."""
-        fresh = {} if self.epochs_reported else {FRESH: 1.0}
+        fresh = {} if self._is_known else {FRESH: float(self.epochs_reported)}
+        self._is_known = True
         answer = self.engine.oracle.update_trial(
             self.trial.trial_id, {**metrics, **fresh}, step=epoch
         )
@@ -145,7 +166,7 @@ class TrialRun:
             value = metrics[self.objective.name]
             raise TrialEnded("diverged", f"{self.objective.name} was {value}.")
         self.engine.oracle.update_trial(
-            self.trial.trial_id, {**_numbers(metrics), FRESH: 1.0}, step=step
+            self.trial.trial_id, {**_numbers(metrics), FRESH: 0.0}, step=step
         )
 
     def write_weights(self, model: keras.Model) -> None:

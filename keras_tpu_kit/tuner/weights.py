@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import pathlib
 from typing import Any
 
 import keras
 import numpy as np
+
+from keras_tpu_kit.tuner.project import files
 
 
 class BestWeights:
@@ -18,9 +19,10 @@ class BestWeights:
 
     def __init__(self, objective: Any) -> None:
         self._objective = objective
-        self._best: float | None = None
-        self._values: list[np.ndarray[Any, Any]] = []
-        self._model: keras.Model | None = None
+        self.value: float | None = None
+        self.values: list[np.ndarray[Any, Any]] = []
+        # Whether the last epoch that was offered is the best.
+        self.is_latest = False
 
     def offer(self, model: keras.Model, value: float | None) -> None:
         """Copies the model's variables, if this epoch is the best of the trial so far.
@@ -29,12 +31,34 @@ class BestWeights:
             model: The model after the epoch.
             value: Its objective, or `None` where it is not known yet; then the last epoch counts.
         """
-        is_better = (
-            value is None or self._best is None or self._objective.better_than(value, self._best)
+        self.is_latest = (
+            value is None or self.value is None or self._objective.better_than(value, self.value)
         )
-        if is_better:
-            self._best, self._model = value, model
-            self._values = [_read(variable) for variable in variables_of(model)]
+        if self.is_latest:
+            self.value = value
+            self.values = [_read(variable) for variable in variables_of(model)]
+
+    def resume(
+        self, model: keras.Model, value: float | None, values: list[np.ndarray[Any, Any]] | None
+    ) -> None:
+        """Takes over the best epoch of a trial that was broken off.
+
+        Args:
+            model: The model after the last epoch that was saved.
+            value: The objective of the best epoch.
+            values: Its variables, or `None` if they are the model's own.
+        """
+        own = [_read(variable) for variable in variables_of(model)]
+        self.value, self.is_latest = value, values is None
+        # NumPy's files do not know the types of accelerators and keep bytes.
+        self.values = (
+            own
+            if values is None
+            else [
+                each.view(mine.dtype) if each.dtype.kind == "V" else each
+                for each, mine in zip(values, own, strict=True)
+            ]
+        )
 
     def write(self, model: keras.Model, path: str) -> None:
         """Writes the best variables as a `.weights.h5` file, in one step.
@@ -43,12 +67,11 @@ class BestWeights:
             model: The model that was trained last; it ends up with the best variables.
             path: The file.
         """
-        if self._values:
-            for variable, value in zip(variables_of(model), self._values, strict=True):
+        if self.values:
+            for variable, value in zip(variables_of(model), self.values, strict=True):
                 variable.assign(value)
-        unfinished = path.replace(".weights.h5", ".unfinished.weights.h5")
-        model.save_weights(unfinished)
-        pathlib.Path(unfinished).replace(path)
+        with files.replaced(path, keep_previous=False) as unfinished:
+            model.save_weights(unfinished)
 
 
 def restore(model: keras.Model, path: str) -> None:

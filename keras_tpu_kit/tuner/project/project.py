@@ -20,6 +20,8 @@ from keras_tpu_kit.tuner.project.lock import ProjectLock, refuse_if_in_use
 
 # Set for a chief whose workers outlived the one before it.
 WORKERS_ALIVE = "KERAS_TPU_KIT_WORKERS_ALIVE"
+# In a trial's directory, while it runs.
+BACKUP_DIRECTORY = "resume"
 
 
 class Project:
@@ -38,6 +40,9 @@ class Project:
     Raises:
         SearchError: `project-not-local`, for `gs://` and its like.
     """
+
+    # Seconds of training between two saves of a running trial.
+    backup_seconds = 30.0
 
     def __init__(
         self,
@@ -125,8 +130,13 @@ class Project:
     def on_epoch_end(self, trial: Any, epoch: int) -> None:
         """Is called when an epoch was reported to the oracle; may raise to leave the search."""
 
+    def backup_path(self, trial: Any) -> pathlib.Path:
+        """The directory that a trial is saved to while it trains."""
+        return self.oracle.trial_path(trial.trial_id) / BACKUP_DIRECTORY
+
     def on_trial_end(self, trial: Any) -> None:
         """Is called when the oracle knows how the trial ended."""
+        shutil.rmtree(self.backup_path(trial), ignore_errors=True)
 
     def on_search_end(self) -> None:
         """Is called after the last trial of this process."""
