@@ -1,0 +1,82 @@
+"""Two workers on loopback train as one; when one dies, the other says so and ends."""
+
+import pathlib
+import signal
+import sys
+import time
+
+import pytest
+
+from keras_tpu_kit.cluster import Cluster
+from keras_tpu_kit.processes import Command, ProcessGroup, free_ports, run_group
+
+SCRIPT = str(pathlib.Path(__file__).with_name("train.py"))
+ROOT = str(pathlib.Path(__file__).parents[2])
+QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2", "PYTHONUNBUFFERED": "1", "PYTHONPATH": ROOT}
+# Generous, since it only bounds a hang: several TensorFlows may start on a busy machine.
+LIMIT = 400
+
+
+def command(index, addresses, *arguments):
+    config = {"TF_CONFIG": Cluster(addresses, index).to_tf_config()} if addresses else {}
+    argv = [sys.executable, SCRIPT, *map(str, arguments)]
+    return Command(argv, f"worker {index}", {"TF_CONFIG": "{}", **QUIET, **config})
+
+
+def addresses_on_loopback():
+    return tuple(f"127.0.0.1:{port}" for port in free_ports(2))
+
+
+def weights(lines):
+    """Returns the weights that each worker has printed, by the mark of its lines."""
+    said = [line.partition("weights ") for line in lines if "weights " in line]
+    return {mark: [float(value) for value in values.split()] for mark, _, values in said}
+
+
+@pytest.mark.slow
+def test_two_workers_end_with_the_weights_of_one():
+    where = addresses_on_loopback()
+    lines = []
+    pair = [command(index, where, 3, -1) for index in range(2)]
+    assert run_group(pair, write=lines.append, timeout=LIMIT).exit_code == 0, "\n".join(lines)
+    alone = []
+    single = [command(0, (), 3, -1)]
+    assert run_group(single, write=alone.append, timeout=LIMIT).exit_code == 0, "\n".join(alone)
+    both, one = weights(lines), weights(alone)
+    assert both["[worker 0] "] == both["[worker 1] "]
+    assert both["[worker 0] "] == pytest.approx(one["[worker 0] "], rel=1e-4)
+    said = [line for line in lines if "keras_tpu_kit: Training on" in line]
+    assert any("2 replicas on 2 workers on CPU" in line and "worker 1" in line for line in said)
+
+
+@pytest.mark.slow
+def test_a_worker_that_was_not_launched_together_ends_when_the_other_is_killed():
+    where = addresses_on_loopback()
+    lines = {0: [], 1: []}
+    with (
+        ProcessGroup([command(0, where, 400, 2)], write=lines[0].append) as survivor,
+        ProcessGroup([command(1, where, 400, 2)], write=lines[1].append) as victim,
+    ):
+        assert victim.wait(LIMIT).exit_code == 128 + signal.SIGKILL, "\n".join(lines[1])
+        outcome = survivor.wait(60)
+    said = "\n".join(lines[0])
+    assert not outcome.timed_out, said
+    assert outcome.exit_code == 1, said
+    assert "Worker 0 lost worker 1" in said
+    assert "[worker-lost]" in said
+
+
+@pytest.mark.slow
+def test_sigterm_ends_a_worker_although_tensorflow_would_swallow_it():
+    where = addresses_on_loopback()
+    lines = []
+    pair = [command(index, where, 10_000, -1) for index in range(2)]
+    with ProcessGroup(pair, write=lines.append, grace=60) as group:
+        deadline = time.monotonic() + LIMIT
+        while not any("epoch 2" in line for line in lines) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        group.ask_to_stop(signal.SIGTERM)
+        outcome = group.wait(LIMIT)
+    # One may see the other go first; neither had to be killed.
+    assert 128 + signal.SIGTERM in outcome.exit_codes, "\n".join(lines)
+    assert 128 + signal.SIGKILL not in outcome.exit_codes
