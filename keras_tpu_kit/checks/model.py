@@ -282,8 +282,8 @@ def check_scalar_loss(loss: str, is_row_mean: bool) -> Finding | None:
         "over rows.",
         why="Each replica would compute it on its own rows only, and the replicas' numbers cannot "
         "be put together into that of the whole batch.",
-        fix='Return one number per row, reducing over the last axes only; for a sum, pass it as '
-        'keras.losses.LossFunctionWrapper(fn, reduction="sum").',
+        fix="Return one number per row, reducing over the last axes only; where a sum is meant, "
+        'subclass keras.losses.Loss and pass reduction="sum".',
         cures=({"is_row_mean": True},),
     )
 
@@ -337,4 +337,105 @@ def check_step_names(step: str, names: Sequence[str]) -> Finding | None:
         fix="Write the step as for one device, such as loss = tf.reduce_mean(per_row_loss), or "
         "train without ktk.replicate.",
         cures=({"names": []},),
+    )
+
+
+_MENDED = {
+    "clipping": (
+        "clipping-after-sum",
+        "Gradients are clipped ({names}) after the sum over {replicas} replicas.",
+        "On one device the whole gradient is clipped, and so it is here.",
+    ),
+    "accumulation": (
+        "accumulation-of-sums",
+        "Gradients are accumulated ({names}) after the sum over {replicas} replicas.",
+        "Each update then equals that of one device.",
+    ),
+    "masks": (
+        "own-mask-per-replica",
+        "Random layers ({names}) draw other numbers on each of the {replicas} replicas.",
+        "Equal numbers would be less noise than was asked for; a seed gives the same ones again.",
+    ),
+    "statistics": (
+        "batchnorm-synchronized",
+        "BatchNormalization ({names}) normalises over the rows of all {replicas} replicas.",
+        "Its statistics are those of one device, at the price of a small sum in each layer.",
+    ),
+}
+
+
+def note_mended(part: str, names: Sequence[str], num_replicas: int) -> Finding | None:
+    """Returns a note on what the kit does otherwise than stock Keras on several replicas.
+
+    Args:
+        part: `"clipping"`, `"accumulation"`, `"masks"` or `"statistics"`.
+        names: Arguments or layers it concerns.
+        num_replicas: Replicas in sync.
+
+    Example:
+
+    >>> print(note_mended("clipping", ["clipnorm=0.5"], 2).what)
+    Gradients are clipped (clipnorm=0.5) after the sum over 2 replicas.
+    """
+    if not names or num_replicas == 1:
+        return None
+    code, what, why = _MENDED[part]
+    shown = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+    return Finding(
+        code,
+        "info",
+        what=what.format(names=shown, replicas=num_replicas),
+        why=why,
+        fix="Nothing needs to be done.",
+        cures=({"names": []},),
+    )
+
+
+def check_padding(kind: str, names: Sequence[str]) -> Finding | None:
+    """Returns a finding where padded rows of an evaluation could not be left out.
+
+    Args:
+        kind: What cannot be masked.
+        names: Layers or losses that have it.
+
+    Example:
+
+    >>> check_padding("add_loss", ["encoder"]).code
+    'padding-counted'
+    """
+    if not names:
+        return None
+    return Finding(
+        "padding-counted",
+        "error",
+        what=f"{kind} of {', '.join(map(repr, names[:3]))} would count padded rows.",
+        why="Shapes are static here, so the last batch of an evaluation is filled up, and one "
+        "number for a whole batch cannot leave the filling out.",
+        fix="Evaluate a number of rows that the batch divides, with "
+        "dataset.batch(batch_size, drop_remainder=True).",
+        cures=({"names": []},),
+    )
+
+
+def check_static_batch(is_static: bool) -> Finding | None:
+    """Returns a finding where training batches may differ in size and shapes must be static.
+
+    Args:
+        is_static: Whether the dataset's batch axis has a known size.
+
+    Example:
+
+    >>> check_static_batch(False).code
+    'batch-not-static'
+    """
+    if is_static:
+        return None
+    return Finding(
+        "batch-not-static",
+        "error",
+        what="The training dataset's batches have no fixed number of rows.",
+        why="A TPU compiles its step for one shape, and a short last batch has another.",
+        fix="Use dataset.batch(global_batch_size, drop_remainder=True), or "
+        "ktk.make_dataset(data, plan), which does.",
+        cures=({"is_static": True},),
     )

@@ -1,19 +1,21 @@
 """What one step does on every replica, and how many steps run per call.
 
-`replicate(model)` overrides three methods of that one model. Before training, everything is
+`replicate(model)` overrides four methods of that one model. Before training, everything is
 built from the data's own shapes (`preparation`). The train and test functions run the model's
 own step on every replica, `steps_per_execution` times in one graph (`execution`). Inside such a
 step, and nowhere else, a handful of Keras functions behave as they would on one device that
 holds this replica's rows (`hooks`), and the replicas meet in four places: losses whose mean is
 not over rows (`losses`), gradients before clipping (`gradients`), numbers for a whole batch in
 metrics (`metrics`), and BatchNormalization (`normalization`). Each part counts by its rows
-(`share`). Random numbers differ by replica (`randomness`).
+(`share`). Random numbers differ by replica (`randomness`). Where shapes must be static, the last
+batch of an evaluation is filled up and masked (`padding`).
 
 This is the only place in the kit that touches Keras's trainer internals.
 """
 
 from keras_tpu_kit.replication import gradients, losses, metrics, randomness
 from keras_tpu_kit.replication.normalization import synchronize_batch_normalization
+from keras_tpu_kit.replication.notes import replication_notes
 from keras_tpu_kit.replication.progress import Progress
 from keras_tpu_kit.replication.replicated import is_replicated, progress, replicate, restore
 
@@ -22,6 +24,7 @@ __all__ = [
     "is_replicated",
     "progress",
     "replicate",
+    "replication_notes",
     "restore",
     "synchronize_batch_normalization",
 ]

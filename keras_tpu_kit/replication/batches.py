@@ -7,6 +7,8 @@ from typing import Any
 import tensorflow as tf
 from keras import tree
 
+from keras_tpu_kit.replication.padding import Padded
+
 
 def count_rows(strategy: tf.distribute.Strategy, data: Any) -> Any:
     """Returns the rows of a global batch, over all replicas.
@@ -20,8 +22,8 @@ def count_rows(strategy: tf.distribute.Strategy, data: Any) -> Any:
     """
     local = strategy.experimental_local_results(_first_leaf(data))
     static = {part.shape[0] for part in local}
-    if in_several_processes(strategy):
-        rows = strategy.run(lambda data: tf.shape(_first_leaf(data), out_type="int64")[0], (data,))
+    if isinstance(data, Padded) or in_several_processes(strategy):
+        rows = strategy.run(lambda data: rows_of(data, like=None), (data,))
         return strategy.reduce(tf.distribute.ReduceOp.SUM, rows, axis=None)
     if len(static) == 1 and None not in static:
         return int(static.pop()) * len(local)
@@ -30,6 +32,8 @@ def count_rows(strategy: tf.distribute.Strategy, data: Any) -> Any:
 
 def rows_of(data: Any, like: Any) -> Any:
     """Returns the rows of one replica's part: an `int` where `like` is, else int64."""
+    if isinstance(data, Padded):
+        return tf.reduce_sum(tf.cast(data.row_mask, "int64"))
     first = _first_leaf(data)
     return first.shape[0] if isinstance(like, int) else tf.shape(first, out_type="int64")[0]
 
@@ -60,6 +64,24 @@ def split(strategy: tf.distribute.Strategy, batch: Any) -> Any:
         )
 
     return tree.map_structure(cut, batch)
+
+
+def split_in_graph(strategy: tf.distribute.Strategy, batch: Any) -> Any:
+    """Returns a whole batch of tensors cut over the replicas, in order, inside a graph."""
+    replicas = strategy.num_replicas_in_sync
+    first = _first_leaf(batch)
+    rows = tf.shape(first)[0] if first.shape[0] is None else first.shape[0]
+    bounds = [rows * part // replicas for part in range(replicas + 1)]
+
+    def part_of(leaf: Any, replica: int) -> Any:
+        return leaf[bounds[replica] : bounds[replica + 1]]
+
+    return tree.map_structure(
+        lambda leaf: strategy.experimental_distribute_values_from_function(
+            lambda context: part_of(leaf, context.replica_id_in_sync_group)
+        ),
+        batch,
+    )
 
 
 def is_split(batch: Any) -> bool:

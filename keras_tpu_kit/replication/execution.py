@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from keras_tpu_kit.checks.model import check_on_batch
 from keras_tpu_kit.errors import ReplicationError
-from keras_tpu_kit.replication import batches, normalization
+from keras_tpu_kit.replication import batches, normalization, padding
 from keras_tpu_kit.replication.progress import Progress
 from keras_tpu_kit.replication.refusals import is_custom, refuse
 from keras_tpu_kit.replication.share import ReplicaShare, current_share, running
@@ -47,8 +47,8 @@ class Execution:
         if not model.run_eagerly:
             if model.jit_compile:
                 self._step = tf.function(self._step, reduce_retracing=True, jit_compile=True)
-            graph = functools.partial(tf.function, autograph=False, reduce_retracing=True)
-            self._fused, self._single = graph(self._run_steps), graph(self._run_batch)
+            compiled = functools.partial(tf.function, autograph=False, reduce_retracing=True)
+            self._fused, self._single = compiled(self._run_steps), compiled(self._run_batch)
 
     def __call__(self, iterator: Any, may_end: bool = True) -> Logs:
         """Returns the logs after the next steps of `iterator`.
@@ -69,7 +69,7 @@ class Execution:
             return logs
         try:
             logs, steps, waited = self._fused(iterator, may_end)
-        except _OwnLogs as found:
+        except _OwnLogsFound as found:
             self._own_logs = found.logs
             logs, steps, waited = self._fused(iterator, may_end)
         if may_end:
@@ -121,7 +121,7 @@ class Execution:
 
     def _loop_logs(self, own: Logs) -> Logs:
         if own.keys() != self._own_logs.keys():
-            raise _OwnLogs(own)
+            raise _OwnLogsFound(own)
         return {key: tf.cast(value, self._own_logs[key].dtype) for key, value in own.items()}
 
     def _run_step(self, data: Any) -> Logs:
@@ -131,13 +131,10 @@ class Execution:
             if self._is_custom:
                 return dict(logs)
             return self._beside_metrics(logs)
+        if not batches.is_split(data):
+            data = batches.split_in_graph(self._strategy, data)
         total = batches.count_rows(self._strategy, data)
-        # A static number is passed beside the arguments: TensorFlow would make it a tensor.
-        if isinstance(total, int):
-            step, args = functools.partial(self._on_replica, total=total), (data,)
-        else:
-            step, args = self._on_replica, (data, total)
-        own = self._strategy.run(step, args=args)
+        own = self._strategy.run(lambda data: self._on_replica(data, total), args=(data,))
         return {
             key: self._strategy.reduce(tf.distribute.ReduceOp.SUM, value, axis=None)
             for key, value in own.items()
@@ -145,9 +142,14 @@ class Execution:
 
     def _on_replica(self, data: Any, total: Any) -> Logs:
         rows = batches.rows_of(data, like=total)
-        share = ReplicaShare(rows, total, loss_tracker=self._model._loss_tracker)
+        mask = None
+        if isinstance(data, padding.Padded):
+            data, mask = data
+        share = ReplicaShare(rows, total, mask, loss_tracker=self._model._loss_tracker)
         with running(share):
             logs = self._step(data)
+            if mask is not None:
+                padding.refuse_own_losses(self._model)
             own = self._beside_metrics(logs)
             return {key: _weighed(tf.convert_to_tensor(own[key]), share) for key in own}
 
@@ -169,7 +171,7 @@ class Execution:
         return {key: results[key] for key in results if key in self._metric_names} | own
 
 
-class _OwnLogs(Exception):
+class _OwnLogsFound(Exception):
     """A custom step was found to log values of its own; the loop must start with such."""
 
     def __init__(self, logs: Logs) -> None:

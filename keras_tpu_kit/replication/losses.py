@@ -15,8 +15,11 @@ import tensorflow as tf
 from keras import ops
 from keras.src.losses import loss as keras_loss
 
+from keras_tpu_kit.checks.model import check_padding
+from keras_tpu_kit.errors import ReplicationError
 from keras_tpu_kit.replication import scalar_losses
 from keras_tpu_kit.replication.hooks import inside_step
+from keras_tpu_kit.replication.refusals import refuse
 from keras_tpu_kit.replication.share import ReplicaShare, sum_over_replicas
 
 
@@ -33,6 +36,8 @@ def _call(
     share.loss_is_scalar = False
     value = stock(loss, y_true, y_pred, sample_weight)
     if share.loss_is_scalar:
+        masked = [loss.name] if share.row_mask is not None else []
+        refuse(ReplicationError, check_padding("The one number", masked))
         scalar_losses.refuse_unless_row_mean(loss, y_true, y_pred)
     return value
 
@@ -56,6 +61,7 @@ def _reduce(
         return loss
     if reduction in (None, "none"):
         # The gradient is that of the sum, the value that is shown is the mean.
+        loss = loss * share.padding(loss.dtype)
         return loss + (share.inverse(loss.dtype) - 1) * (loss - tf.stop_gradient(loss))
     if reduction == "sum":
         return loss * share.inverse(loss.dtype)

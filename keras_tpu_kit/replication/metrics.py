@@ -23,9 +23,11 @@ def _update(
     if metric is share.loss_tracker:
         share.loss_is_tracked = True
         values = tf.reduce_mean(values)  # Of a loss with reduction=None.
+        sample_weight = sample_weight if share.row_mask is None else share.rows
     if len(values.shape) == 0:
         # A mean over no row is nan, and so is 0 * nan.
         values = share.where_not_empty(values, tf.zeros_like(values))
-        if sample_weight is None:
+        counts_padding = share.row_mask is not None and isinstance(sample_weight, int)
+        if sample_weight is None or counts_padding:
             sample_weight = share.fraction(metric.dtype)
     return stock(metric, values, sample_weight)

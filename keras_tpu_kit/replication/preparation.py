@@ -14,17 +14,21 @@ import keras
 import tensorflow as tf
 from keras import tree
 from keras.src import backend
+from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 from keras.src.trainers.data_adapters.generator_data_adapter import GeneratorDataAdapter
+from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
 
 from keras_tpu_kit.checks.data import check_generator, check_input_kind
+from keras_tpu_kit.checks.model import check_static_batch
 from keras_tpu_kit.errors import DataError
+from keras_tpu_kit.replication.batches import in_several_processes
 from keras_tpu_kit.replication.refusals import refuse
 
 # Any number serves: shapes other than the batch are what building needs to know.
 _BUILD_ROWS = 2
 
 
-def prepare_data(strategy: tf.distribute.Strategy, epoch_iterator: Any) -> None:
+def refuse_data(strategy: tf.distribute.Strategy, epoch_iterator: Any) -> None:
     """Refuses data that replicas cannot share rightly.
 
     Args:
@@ -43,12 +47,39 @@ def prepare_data(strategy: tf.distribute.Strategy, epoch_iterator: Any) -> None:
             refuse(DataError, check_input_kind(_column(path), kind, replicas))
 
 
+def refuse_dynamic_batch(epoch_iterator: Any) -> None:
+    """Raises a `DataError` if training batches may differ in size."""
+    sizes = {spec.shape[0] for spec in tree.flatten(element_spec(epoch_iterator))}
+    refuse(DataError, check_static_batch(None not in sizes))
+
+
+def feed_whole_batches(strategy: tf.distribute.Strategy, epoch_iterator: Any) -> None:
+    """Lets replicas that are all on this machine's CPU cut each batch inside the step.
+
+    TensorFlow would run a prefetching thread for each replica, and more for each pass over the
+    data, which carries batches to devices that share the host's memory anyway: with 8 replicas
+    on two cores an epoch of 20 steps took 14 s with it, and 0.5 s without.
+
+    Args:
+        strategy: The model's strategy.
+        epoch_iterator: What Keras made of the user's data.
+    """
+    adapter = epoch_iterator.data_adapter
+    is_local_cpu = not in_several_processes(strategy) and all(
+        tf.DeviceSpec.from_string(device).device_type == "CPU"
+        for device in strategy.extended.worker_devices
+    )
+    if is_local_cpu and isinstance(adapter, ArrayDataAdapter | TFDatasetAdapter):
+        epoch_iterator._distributed_dataset = adapter.get_tf_dataset()
+
+
 def may_end_early(epoch_iterator: Any) -> bool:
     """Returns whether the data can end before an execution has run all of its steps."""
     batches = epoch_iterator.data_adapter.num_batches
     if batches is not None:
         return bool(batches % epoch_iterator.steps_per_execution)
     cardinality = getattr(epoch_iterator.data_adapter.get_tf_dataset(), "cardinality", None)
+    # A distributed dataset has an attribute where others have a method.
     known = cardinality() if callable(cardinality) else cardinality
     return known is None or int(known) != tf.data.INFINITE_CARDINALITY
 

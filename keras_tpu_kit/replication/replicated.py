@@ -5,12 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import keras
+import tensorflow as tf
 
+from keras_tpu_kit.checks.model import check_model_strategy
+from keras_tpu_kit.errors import ReplicationError
+from keras_tpu_kit.plan import BatchPlan
 from keras_tpu_kit.replication import preparation
 from keras_tpu_kit.replication.execution import Execution
+from keras_tpu_kit.replication.padding import pad_evaluation
 from keras_tpu_kit.replication.prediction import whole_batches_split
 from keras_tpu_kit.replication.progress import Progress
-from keras_tpu_kit.replication.refusals import refuse_model
+from keras_tpu_kit.replication.refusals import refuse, refuse_model
 
 _OVERRIDDEN = (
     "make_train_function",
@@ -23,20 +28,34 @@ _OVERRIDDEN = (
 class _Replicated:
     """Stands behind the overridden methods of one model."""
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, static_shapes: bool) -> None:
         self.model = model
+        self.static_shapes = static_shapes
         self.progress = Progress()
-        self.evaluation = Progress()
-        self.may_end = True
+        # What Keras prepared last: for training, or for the evaluation within it.
+        self._data: Any = None
+        self._training_may_end = self._evaluation_may_end = True
 
     def make_train_function(self, force: bool = False) -> Any:
+        if self._data is not None:
+            if self.static_shapes:
+                preparation.refuse_dynamic_batch(self._data)
+            self._training_may_end = preparation.may_end_early(self._data)
         if self.model.train_function is None or force:
-            self.model.train_function = self._function("train_step", self.progress)
+            refuse_model(self.model)
+            execution = Execution(self.model, "train_step", self.progress)
+            self.model.train_function = lambda it: execution(it, self._training_may_end)
         return self.model.train_function
 
     def make_test_function(self, force: bool = False) -> Any:
+        if self._data is not None:
+            if self.static_shapes:
+                pad_evaluation(self._data, self.model.distribute_strategy)
+            self._evaluation_may_end = preparation.may_end_early(self._data)
         if self.model.test_function is None or force:
-            self.model.test_function = self._function("test_step", self.evaluation)
+            refuse_model(self.model)
+            execution = Execution(self.model, "test_step", Progress())
+            self.model.test_function = lambda it: execution(it, self._evaluation_may_end)
         return self.model.test_function
 
     def make_predict_function(self, force: bool = False) -> Any:
@@ -48,25 +67,17 @@ class _Replicated:
         return self.model.predict_function
 
     def _maybe_symbolic_build(self, iterator: Any = None, data_batch: Any = None) -> None:
-        if iterator is None:
-            self.may_end = True
-            preparation.build(self.model, data_batch)
-            return
-        preparation.prepare_data(self.model.distribute_strategy, iterator)
-        preparation.build(self.model, preparation.element_spec(iterator))
-        self.may_end = preparation.may_end_early(iterator)
-
-    def _function(self, step: str, progress: Progress) -> Any:
-        refuse_model(self.model)
-        execution = Execution(self.model, step, progress)
-
-        def function(iterator: Any) -> Any:
-            return execution(iterator, self.may_end)
-
-        return function
+        self._data = iterator
+        if iterator is not None:
+            preparation.refuse_data(self.model.distribute_strategy, iterator)
+            preparation.feed_whole_batches(self.model.distribute_strategy, iterator)
+            data_batch = preparation.element_spec(iterator)
+        preparation.build(self.model, data_batch)
 
 
-def replicate(model: keras.Model, plan: Any = None) -> keras.Model:
+def replicate(
+    model: keras.Model, plan: BatchPlan | None = None, *, static_shapes: bool | None = None
+) -> keras.Model:
     """Makes a model train on every replica of its strategy as it would on one device.
 
     Call it once, any time after the model was made, compiled or not; it survives `compile`.
@@ -75,9 +86,14 @@ def replicate(model: keras.Model, plan: Any = None) -> keras.Model:
     Args:
         model: A Keras model built in the scope of the strategy that shall train it.
         plan: The `BatchPlan` it will be fed by, where there is one.
+        static_shapes: Whether every batch must have one shape; by default on a TPU only. Short
+            batches of an evaluation are then filled up and the filling is masked.
 
     Returns:
         The same model.
+
+    Raises:
+        ReplicationError: If the plan is for another number of replicas than the model's.
 
     Example:
 
@@ -85,8 +101,14 @@ def replicate(model: keras.Model, plan: Any = None) -> keras.Model:
     >>> replicate(model) is model
     True
     """
+    strategy = model.distribute_strategy
+    if plan is not None:
+        replicas = strategy.num_replicas_in_sync
+        refuse(ReplicationError, check_model_strategy(replicas, plan.topology.num_replicas))
     if not is_replicated(model):
-        state = _Replicated(model)
+        if static_shapes is None:
+            static_shapes = isinstance(strategy, tf.distribute.TPUStrategy)
+        state = _Replicated(model, static_shapes)
         for name in _OVERRIDDEN:
             object.__setattr__(model, name, getattr(state, name))
     return model

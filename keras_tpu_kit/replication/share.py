@@ -49,6 +49,12 @@ class ReplicaShare:
         """Returns how many such parts make the global batch; 0 on an empty replica."""
         return _ratio(self.total, self.rows, dtype)
 
+    def padding(self, dtype: Any) -> Any:
+        """Returns how many rows the replica computes for each one that counts."""
+        if self.row_mask is None:
+            return tf.constant(1, dtype)
+        return _ratio(tf.size(self.row_mask), self.rows, dtype)
+
     def where_not_empty(self, value: Any, otherwise: Any) -> Any:
         """Returns `value`, or `otherwise` on a replica without a row."""
         return value if self.is_static else tf.where(self.rows > 0, value, otherwise)
