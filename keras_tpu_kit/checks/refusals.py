@@ -116,7 +116,7 @@ def memory_figures(message: str) -> tuple[int, int] | None:
     Example:
 
     >>> memory_figures("temporaries (20.86G) exceeds available HBM (7.48G).")
-    (22398254776, 8031588843)
+    (22398254448, 8031588843)
     """
     match = _MEMORY.search(message)
     if match is None:
@@ -148,7 +148,7 @@ def step_exceeds_memory(needed: int, available: int) -> Finding:
 
     Example:
 
-    >>> print(step_exceeds_memory(22398254776, 8031588843).what)
+    >>> print(step_exceeds_memory(22398254448, 8031588843).what)
     The step needs 20.86 GiB of a replica's memory, and 7.48 GiB are there.
     """
     return Finding(

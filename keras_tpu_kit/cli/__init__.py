@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 
 from keras_tpu_kit._version import __version__
 from keras_tpu_kit.errors import KitError
 
-COMMANDS = ("plan", "doctor", "demo", "launch", "search")
+COMMANDS = ("plan", "doctor", "preflight", "demo", "launch", "search")
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -37,6 +38,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     Args:
         argv: The arguments after the program's name; by default those of the process.
     """
+    # A command's own words shall not drown in TensorFlow's native log; a user's setting stays.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     args = build_parser().parse_args(argv)
     try:
         return int(args.run(args))

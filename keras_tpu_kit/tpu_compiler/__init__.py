@@ -3,13 +3,13 @@
 `compiling` is the door; `lowering` takes a model's own step through TensorFlow's bridge to an
 XLA program; `program` and `layouts` read what is in one; `child` runs the compiler, the only
 file that imports JAX and libtpu, in a process of its own with a time limit;
-`installation` says which compiler is there; `cache` keeps answers on disk; `translation` turns
+`installation` says which compiler is there; `cache` keeps answers on disk and `content` says what a model is without tracing it; `translation` turns
 refusals into findings.
 """
 
 from keras_tpu_kit.tpu_compiler.compiling import compile_step
 from keras_tpu_kit.tpu_compiler.installation import Compiler, find_compiler
 from keras_tpu_kit.tpu_compiler.step import Argument, CompiledStep
-from keras_tpu_kit.tpu_compiler.translation import StepRefused
+from keras_tpu_kit.tpu_compiler.translation import StepRefusedError
 
-__all__ = ["Argument", "CompiledStep", "Compiler", "StepRefused", "compile_step", "find_compiler"]
+__all__ = ["Argument", "CompiledStep", "Compiler", "StepRefusedError", "compile_step", "find_compiler"]

@@ -34,7 +34,7 @@ def key_of(*parts: Any) -> str:
     >>> key_of("hlo", {"tpu": "v3-8"}) == key_of("hlo", {"tpu": "v3-8"}) != key_of("other")
     True
     """
-    text = json.dumps([FORMAT, *parts], sort_keys=True, default=str)
+    text = json.dumps([FORMAT, *parts], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -32,14 +32,14 @@ def main(request_path, answer_path):
         answer.update(compile_program(request))
     except ImportError as error:
         answer["refusal"] = {"stage": "import", "message": str(error)}
-    except Refused as refused:
+    except RefusedError as refused:
         answer["refusal"] = {"stage": refused.stage, "message": refused.message}
     written = pathlib.Path(answer_path + ".part")
     written.write_text(json.dumps(answer))
     written.replace(answer_path)
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """The compiler said no, at a stage, in its own words."""
 
     def __init__(self, stage, error):
@@ -86,12 +86,12 @@ def compile_program(request):
             **({"chip_config_name": config} if config else {}),
         )
     except refusals as error:
-        raise Refused("topology", error) from None
+        raise RefusedError("topology", error) from None
     device = topology.devices[0]
     try:
         module = parse(xla_client, pathlib.Path(request["hlo_path"]).read_bytes())
     except refusals as error:
-        raise Refused("parse", error) from None
+        raise RefusedError("parse", error) from None
     options = xla_client.CompileOptions()
     options.num_replicas = options.num_partitions = 1
     options.executable_build_options.device_assignment = xla_client.DeviceAssignment.create(
@@ -105,7 +105,7 @@ def compile_program(request):
     try:
         executable = compiled(module)
     except refusals as error:
-        raise Refused("compile", error) from None
+        raise RefusedError("compile", error) from None
     seconds = time.perf_counter() - started
     memory = executable.get_compiled_memory_stats()
     cost = executable.cost_analysis()

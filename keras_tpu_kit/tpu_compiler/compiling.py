@@ -16,6 +16,7 @@ from keras_tpu_kit.checks.refusals import memory_figures
 from keras_tpu_kit.errors import PreflightError
 from keras_tpu_kit.processes import EXIT_TIMED_OUT, describe_exit, run_limited
 from keras_tpu_kit.tpu_compiler import cache
+from keras_tpu_kit.tpu_compiler.content import model_content
 from keras_tpu_kit.tpu_compiler.installation import CHILD, Compiler, find_compiler
 from keras_tpu_kit.tpu_compiler.layouts import parameter_layouts
 from keras_tpu_kit.tpu_compiler.lowering import Parameter, lower_step
@@ -58,7 +59,7 @@ def compile_step(
         progress: Told what is being done, one line at a time.
 
     Raises:
-        StepRefused: If a TPU cannot run the step, with the layer and op named, or if it does
+        StepRefusedError: If a TPU cannot run the step, with the layer and op named, or if it does
             not fit into memory.
         PreflightError: If there is no compiler, or it did not answer in time.
         HardwareError: If there is no such TPU type.
@@ -75,11 +76,18 @@ def compile_step(
     """
     target = tpu if isinstance(tpu, TpuType) else tpu_type(tpu)
     compiler = find_compiler() if compiler is None else compiler
+    # Slices of one generation run the same program on each replica.
+    asked = [target.compiler_topology, target.compiler_config, compiler.versions, with_hlo]
+    content = model_content(model, batch, step)
+    content_key = None if content is None else cache.key_of("model", content, asked)
+    kept = cache.read(content_key) if content_key and use_cache else None
+    if kept is not None:
+        return dataclasses.replace(
+            CompiledStep.from_dict(kept), tpu=target.name, from_cache=True
+        )
     progress(f"tracing {step}")
     lowered = lower_step(model, batch, step)
     program = read_program(lowered.hlo)
-    # Slices of one generation run the same program on each replica.
-    asked = [target.compiler_topology, target.compiler_config, compiler.versions, with_hlo]
     key = cache.key_of("program", fingerprint(program), asked)
     answer = cache.read(key) if use_cache else None
     from_cache = answer is not None
@@ -89,7 +97,7 @@ def compile_step(
         cache.write(key, answer)
     if "refusal" in answer:
         raise refusal("compiler", answer["refusal"]["message"], model)
-    return CompiledStep(
+    compiled = CompiledStep(
         tpu=target.name,
         step=step,
         arguments=_arguments(lowered.parameters, answer["entry"]),
@@ -97,6 +105,9 @@ def compile_step(
         from_cache=from_cache,
         **{field.name: answer[field.name] for field in _answered()},
     )
+    if content_key is not None:
+        cache.write(content_key, compiled.to_dict())
+    return compiled
 
 
 def _answered() -> tuple[dataclasses.Field[Any], ...]:

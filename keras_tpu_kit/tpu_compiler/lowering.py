@@ -10,10 +10,10 @@ import tensorflow as tf
 
 from keras_tpu_kit.datasets.inspection import named_columns
 from keras_tpu_kit.tpu_compiler.step import Role
-from keras_tpu_kit.tpu_compiler.translation import StepRefused, refusal
+from keras_tpu_kit.tpu_compiler.translation import StepRefusedError, refusal
 
 # What tracing a user's step may raise, in the user's code, in Keras or in TensorFlow.
-_TRACE_ERRORS = (
+TRACE_ERRORS = (
     ValueError,
     TypeError,
     LookupError,
@@ -56,7 +56,7 @@ def lower_step(model: keras.Model, batch: Any, step: str = "train_step") -> Lowe
         step: `"train_step"` or `"test_step"`.
 
     Raises:
-        StepRefused: If TensorFlow cannot trace the step, or its bridge has no TPU counterpart
+        StepRefusedError: If TensorFlow cannot trace the step, or its bridge has no TPU counterpart
             of an op.
     """
     flat = tf.nest.flatten(batch)
@@ -68,14 +68,19 @@ def lower_step(model: keras.Model, batch: Any, step: str = "train_step") -> Lowe
     function = tf.function(run, jit_compile=True, autograph=False)
     try:
         concrete = function.get_concrete_function(*flat)
-    except _TRACE_ERRORS as error:
-        raise refusal("trace", _text(error), model, where=_users_line(error)) from error
+    except TRACE_ERRORS as error:
+        raise trace_refusal(error, model) from error
     captured = _captured(model, concrete, batch)
     try:
         hlo = function.experimental_get_compiler_ir(*flat)(stage="hlo_serialized")
-    except _TRACE_ERRORS as error:
+    except TRACE_ERRORS as error:
         raise refusal("bridge", _text(error), model) from error
     return LoweredStep(hlo, captured)
+
+
+def trace_refusal(error: BaseException, model: keras.Model) -> StepRefusedError:
+    """Returns the refusal for what tracing or building a step raised."""
+    return refusal("trace", _text(error), model, where=_users_line(error))
 
 
 def _captured(model: keras.Model, concrete: Any, batch: Any) -> tuple[Parameter, ...]:
@@ -115,7 +120,7 @@ def _roles(model: keras.Model) -> dict[int, Parameter]:
     }
 
 
-def _table(model: keras.Model, placeholder: Any) -> StepRefused:
+def _table(model: keras.Model, placeholder: Any) -> StepRefusedError:
     """Returns the refusal of a captured resource that is no variable, such as a lookup table."""
     consumers = placeholder.consumers()
     op = consumers[0] if consumers else placeholder.op

@@ -101,8 +101,8 @@ class CompiledStep:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the step as a dict of JSON types, without the program's text."""
-        return {**dataclasses.asdict(self), "hlo": None, "versions": dict(self.versions)}
+        """Returns the step as a dict of JSON types."""
+        return {**dataclasses.asdict(self), "versions": dict(self.versions)}
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> CompiledStep:

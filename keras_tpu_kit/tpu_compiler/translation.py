@@ -13,7 +13,7 @@ from keras_tpu_kit.errors import Finding, PreflightError
 Stage = Literal["trace", "bridge", "compiler"]
 
 
-class StepRefused(PreflightError):
+class StepRefusedError(PreflightError):
     """A TPU cannot run this step; the original message stays readable.
 
     Args:
@@ -46,7 +46,7 @@ class StepRefused(PreflightError):
 
 def refusal(
     stage: Stage, original: str, model: keras.Model, *, where: str | None = None
-) -> StepRefused:
+) -> StepRefusedError:
     """Returns the refusal for a message, with the layer and the op that it speaks of.
 
     Args:
@@ -59,10 +59,10 @@ def refusal(
     if memory is not None:
         needed, available = memory
         finding = rules.step_exceeds_memory(needed, available)
-        return StepRefused(finding, original, stage, needed, available)
+        return StepRefusedError(finding, original, stage, needed, available)
     layer = rules.layer_of(original, _layer_names(model))
     finding = rules.explain_refusal(stage, original, layer=layer, where=where)
-    return StepRefused(finding, original, stage)
+    return StepRefusedError(finding, original, stage)
 
 
 def _layer_names(model: keras.Model) -> Iterable[str]:

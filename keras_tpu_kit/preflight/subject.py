@@ -1,0 +1,248 @@
+"""What is examined: how to make its model as one replica of the hardware would hold it."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import dataclasses
+import importlib
+import inspect
+import os
+import pathlib
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+import keras_tuner
+import tensorflow as tf
+
+from keras_tpu_kit.errors import Finding, PreflightError
+from keras_tpu_kit.factory import ModelFactory
+from keras_tpu_kit.factory.precision import policy_name
+from keras_tpu_kit.plan import BatchPlan
+from keras_tpu_kit.replication.preparation import build
+from keras_tpu_kit.topology import Topology
+from keras_tpu_kit.tpu_compiler.lowering import TRACE_ERRORS, trace_refusal
+
+# Variables from this size on are given memory but no values: only their shapes count here, and
+# a model that fills a TPU need not fit into this machine.
+_UNFILLED_FROM_BYTES = 2**20
+
+
+class Subject:
+    """A model to be, on one replica.
+
+    Args:
+        what: A `ModelFactory`, its class, a function that returns a compiled model, the path of a
+            `.keras` file, or `"module:name"` of one of the first three.
+        topology: Where it is meant to train; `precision="auto"` answers for it.
+
+    Raises:
+        PreflightError: If `what` is nothing of these, or cannot be found.
+
+    Example:
+
+    >>> def get_compiled_model():
+    ...     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    ...     model.compile("sgd", "mse")
+    ...     return model
+    >>> subject = Subject(get_compiled_model, Topology(accelerator="tpu"))
+    >>> subject.name, subject.model().output_shape
+    ('get_compiled_model', (None, 1))
+    """
+
+    def __init__(self, what: Any, topology: Topology) -> None:
+        found = _imported(what) if isinstance(what, str) and ":" in what else what
+        self.name = what if isinstance(what, str) else _name(found)
+        self.topology = topology
+        self.plan: BatchPlan | None = None
+        self._path = None
+        # The default strategy is one replica's: what each of many runs between all-reduces.
+        one_replica = tf.distribute.get_strategy()
+        if isinstance(found, (str, os.PathLike)):
+            self._path = _existing_file(found)
+            found = self._load
+        if isinstance(found, type) and issubclass(found, ModelFactory):
+            self.factory = found(one_replica)
+        elif isinstance(found, ModelFactory):
+            self.factory = copy.copy(found)
+            self.factory._strategy = one_replica
+        elif callable(found) and not isinstance(found, keras.Model):
+            self.factory = ModelFactory.from_function(found, one_replica)
+        else:
+            raise PreflightError(_not_a_subject(found))
+
+    def model(
+        self, *, precision: str | None = None, optimizer: str | None = None
+    ) -> keras.Model:
+        """Returns a new compiled model, whose large variables hold no values.
+
+        Args:
+            precision: A dtype policy to build it with in place of its own.
+            optimizer: An optimizer to give it in place of its own, by name.
+        """
+        factory = copy.copy(self.factory)
+        own = factory.precision and policy_name(factory.precision, self.topology)
+        factory.precision = precision or own
+        factory.plan = self.plan and _share_of_one(self.plan)
+        with tf.device("/cpu:0"), _unfilled_variables():
+            model = factory.create(keras_tuner.HyperParameters())
+            if precision is not None and self._path is not None:
+                model = _with_policy(model, precision)
+            if optimizer is not None:
+                model.optimizer = keras.optimizers.get(optimizer)
+        return model
+
+    def build(self, model: keras.Model, batch: Any) -> None:
+        """Makes what variables are missing: of layers, metrics and the optimizer.
+
+        Raises:
+            StepRefusedError: If Keras or the user's code cannot.
+        """
+        with tf.device("/cpu:0"), _unfilled_variables():
+            try:
+                build(model, batch)
+            except TRACE_ERRORS as error:
+                raise trace_refusal(error, model) from error
+
+    def data(self) -> tuple[Any, Any] | None:
+        """Returns what the factory's own `data` gives, or `None` where it has no such hook."""
+        if type(self.factory).data is ModelFactory.data:
+            return None
+        return self.factory.data()
+
+    def _load(self) -> keras.Model:
+        return keras.saving.load_model(self._path)
+
+
+def _share_of_one(plan: BatchPlan) -> BatchPlan:
+    """Returns what a plan means to one replica: its batch, its rows, as many steps."""
+    replicas = plan.topology.num_replicas
+    return dataclasses.replace(
+        plan,
+        topology=dataclasses.replace(plan.topology, num_replicas=1, num_workers=1),
+        num_samples=plan.num_samples // replicas,
+        num_validation_samples=plan.num_validation_samples // replicas,
+    )
+
+
+@contextlib.contextmanager
+def _unfilled_variables() -> Iterator[None]:
+    """Leaves large variables that are made inside without values."""
+
+    def create(next_creator: Callable[..., Any], **how: Any) -> Any:
+        initial = how.get("initial_value")
+        if callable(initial):
+            spec = tf.function(initial, autograph=False).get_concrete_function().outputs[0]
+            is_large = spec.shape.is_fully_defined() and (
+                spec.shape.num_elements() * spec.dtype.size >= _UNFILLED_FROM_BYTES
+            )
+            if is_large:
+                how["initial_value"] = lambda: tf.raw_ops.Empty(
+                    shape=spec.shape, dtype=spec.dtype, init=False
+                )
+        return next_creator(**how)
+
+    with tf.variable_creator_scope(create):
+        yield
+
+
+def _with_policy(model: keras.Model, policy: str) -> keras.Model:
+    """Returns a model read from a file anew, with another dtype policy in each layer."""
+
+    def changed(config: Any) -> Any:
+        if isinstance(config, dict):
+            if config.get("class_name") == "DTypePolicy":
+                return {**config, "config": {"name": policy}}
+            return {key: changed(value) for key, value in config.items()}
+        return [changed(each) for each in config] if isinstance(config, list) else config
+
+    again = keras.saving.deserialize_keras_object(
+        changed(keras.saving.serialize_keras_object(model))
+    )
+    if not again.compiled:
+        again.compile_from_config(model.get_compile_config())
+    return again
+
+
+def _imported(spec: str) -> Any:
+    """Returns what `"module:name"` names; the current folder is looked in first."""
+    module_name, _, attribute = spec.partition(":")
+    if str(pathlib.Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(pathlib.Path.cwd()))
+    is_file = module_name.endswith(".py")
+    path = pathlib.Path(module_name)
+    if is_file and str(path.parent.resolve()) not in sys.path:
+        sys.path.insert(0, str(path.parent.resolve()))
+    try:
+        module = importlib.import_module(path.stem if is_file else module_name)
+    except ModuleNotFoundError as error:
+        if error.name not in (module_name, path.stem, module_name.partition(".")[0]):
+            raise
+        raise PreflightError(_no_module(spec, module_name)) from None
+    if not hasattr(module, attribute):
+        raise PreflightError(_no_name(spec, module))
+    return getattr(module, attribute)
+
+
+def _existing_file(path: str | os.PathLike[str]) -> str:
+    text = os.fspath(path)
+    if text.endswith(".keras") and pathlib.Path(text).is_file():
+        return text
+    raise PreflightError(
+        Finding(
+            "preflight-no-file",
+            "error",
+            what=f"There is no model file {text!r}.",
+            why="A saved model is a .keras file; a function or factory is named module:name.",
+            fix="Pass the path of a .keras file, or module:name such as my_model:"
+            "get_compiled_model.",
+        )
+    )
+
+
+def _name(found: Any) -> str:
+    return str(getattr(found, "__name__", None) or type(found).__name__)
+
+
+def _not_a_subject(found: Any) -> Finding:
+    is_model = isinstance(found, keras.Model)
+    return Finding(
+        "preflight-no-subject",
+        "error",
+        what=f"{_name(found)!r} is neither a factory, a function nor a saved model.",
+        why="A model that is built already cannot be built anew in another precision or scope."
+        if is_model
+        else "The model is built several times, in several ways.",
+        fix="Pass a function that returns the compiled model, a ModelFactory, or the path of a "
+        ".keras file.",
+    )
+
+
+def _no_module(spec: str, module: str) -> Finding:
+    return Finding(
+        "preflight-no-module",
+        "error",
+        what=f"There is no module {module!r}, asked for by {spec!r}.",
+        why=f"It was looked for in {pathlib.Path.cwd()} and among the installed packages.",
+        fix="Run the command in the folder that holds the file, or pass file.py:name.",
+    )
+
+
+def _no_name(spec: str, module: Any) -> Finding:
+    names = [
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_")
+        and (inspect.isfunction(value) or inspect.isclass(value))
+        and value.__module__ == module.__name__
+    ]
+    return Finding(
+        "preflight-no-name",
+        "error",
+        what=f"{spec!r} names nothing that {module.__name__} holds.",
+        why="The part behind the colon is a function that returns a compiled model, or a "
+        "ModelFactory.",
+        fix=f"Use one of: {', '.join(names[:8]) or 'none is defined there'}.",
+    )

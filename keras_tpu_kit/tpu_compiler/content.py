@@ -1,0 +1,72 @@
+"""Says in full what a model is, where Keras alone can: then its step need not be traced again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from keras_tpu_kit import backend
+
+
+def model_content(model: keras.Model, batch: Any, step: str) -> Any:
+    """Returns a description that fixes what a model's step computes, or `None`.
+
+    Only models made of Keras's own layers, losses, metrics and optimizers can be described so:
+    code of the user's, a `Lambda` or a custom `train_step` may change without a trace of it here.
+
+    Args:
+        model: A compiled and built model.
+        batch: Its batch as `tf.TensorSpec`s.
+        step: `"train_step"` or `"test_step"`.
+
+    Example:
+
+    >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    >>> model.compile("sgd", "mse")
+    >>> model_content(model, tf.TensorSpec((8, 2)), "train_step")["step"]
+    'train_step'
+    >>> model.compile("sgd", lambda y, p: keras.ops.square(y - p))
+    >>> model_content(model, tf.TensorSpec((8, 2)), "train_step") is None
+    True
+    """
+    if not all(_is_keras(type(part)) for part in (model, *model._flatten_layers())):
+        return None
+    try:
+        config = keras.saving.serialize_keras_object(model)
+        optimizer = keras.saving.serialize_keras_object(model.optimizer)
+    except (TypeError, ValueError, NotImplementedError, AttributeError):
+        return None  # Something in it does not say what it is.
+    if not (_is_all_keras(config) and _is_all_keras(optimizer)):
+        return None
+    variables = [*model.variables, *model.metrics_variables, *model.optimizer.variables]
+    return {
+        "step": step,
+        "config": config,
+        "optimizer": optimizer,
+        "batch": [(tuple(spec.shape), spec.dtype.name) for spec in tf.nest.flatten(batch)],
+        "structure": repr(tf.nest.map_structure(lambda spec: 0, batch)),
+        "variables": [(tuple(v.shape), str(v.dtype), bool(v.trainable)) for v in variables],
+        "floatx": keras.config.floatx(),
+        "versions": [keras.version(), backend.installed_wheels()],
+    }
+
+
+def _is_keras(kind: type) -> bool:
+    own_code = kind.__module__.partition(".")[0] == "keras"
+    return own_code and kind not in (keras.layers.Lambda, keras.layers.TorchModuleWrapper)
+
+
+def _is_all_keras(config: Any) -> bool:
+    """Whether a config names nothing but Keras's own objects."""
+    if isinstance(config, (list, tuple)):
+        return all(map(_is_all_keras, config))
+    if not isinstance(config, dict):
+        return config is None or isinstance(config, (str, int, float, bool))
+    module = config.get("module")
+    is_foreign = config.get("class_name") in ("function", "__lambda__", "Lambda") or (
+        isinstance(module, str) and module != "builtins" and not module.startswith("keras")
+    )
+    has_own_name = bool(config.get("registered_name")) and "class_name" in config
+    return not is_foreign and not has_own_name and all(map(_is_all_keras, config.values()))
