@@ -155,8 +155,9 @@ class StopOnPreemption(keras.callbacks.Callback):  # type: ignore[misc]  # Keras
         _log.warning("Resumed %s at epoch %d, step %d.", self.path, position.epoch, position.step)
         return InputPosition(
             self.model,
-            batches=position.batches if self.skip_input else position.step,
+            batches=position.batches,
             steps=position.step,
+            reads=self.skip_input,
             restore_metrics=lambda: state.restore_metrics(self.model, num_workers),
         )
 

@@ -20,6 +20,8 @@ class InputPosition:
         model: A model in `fit`, before its first step.
         batches: Batches that the iterator had given when training was stopped; 0 begins anew.
         steps: Steps of the epoch that was stopped which are done already.
+        reads: Whether the used batches are still to come; `False` where the data begins behind
+            them.
         restore_metrics: Is called before the first step, when all metrics have been built.
     """
 
@@ -29,11 +31,13 @@ class InputPosition:
         *,
         batches: int = 0,
         steps: int = 0,
+        reads: bool = True,
         restore_metrics: Callable[[], None] | None = None,
     ) -> None:
         self.batches = 0
         self.replayed_steps = steps
-        self._ahead = batches - steps
+        self._reads = reads
+        self._ahead = batches - steps if reads else 0
         self._to_replay = steps
         self._restore_metrics = restore_metrics
         self._iterator: Any = None
@@ -57,7 +61,7 @@ class InputPosition:
             self._restore_metrics = None
         if self._to_replay > 0:
             self._to_replay -= steps
-            self._take(steps)
+            self._take(steps if self._reads else 0)
             return dict(self._model.get_metrics_result())
         logs: dict[str, Any] = self._run(iterator)
         self.batches += steps
