@@ -8,11 +8,14 @@ import numpy as np
 import tensorflow as tf
 
 from keras_tpu_kit.datasets.gather import reader
-from keras_tpu_kit.datasets.order import training_element
+from keras_tpu_kit.datasets.order import training_rows
 from keras_tpu_kit.plan import BatchPlan
 
 # tf.data counts elements in int64; no training gets there.
 ENDLESS = np.iinfo(np.int64).max
+
+# Batches whose row indices are computed in one go.
+ORDERED_AT_ONCE = 64
 
 
 def training_batches(
@@ -29,16 +32,16 @@ def training_batches(
     """
     readers = _readers(data)
 
-    def batch(element: tf.Tensor) -> Any:
-        rows = training_element(
-            element, plan, shuffle=shuffle, seed=seed, initial_step=initial_step
-        )
-        rows = tf.ensure_shape(rows, [plan.global_batch_size])
+    def orders(block: tf.Tensor) -> tf.Tensor:
+        elements = block * ORDERED_AT_ONCE + tf.range(ORDERED_AT_ONCE, dtype=tf.int64)
+        return training_rows(elements, plan, shuffle=shuffle, seed=seed, initial_step=initial_step)
+
+    def batch(rows: tf.Tensor) -> Any:
         return tf.nest.map_structure(lambda read: read(rows), readers)
 
-    return tf.data.Dataset.range(ENDLESS).map(
-        batch, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
-    )
+    # Computing the indices of a batch alone would cost more than gathering its rows.
+    blocks = tf.data.Dataset.range(ENDLESS // ORDERED_AT_ONCE).map(orders).prefetch(1)
+    return blocks.unbatch().map(batch, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
 
 
 def validation_batches(data: Any, plan: BatchPlan) -> tf.data.Dataset:

@@ -14,56 +14,47 @@ import tensorflow as tf
 from keras_tpu_kit.plan import BatchPlan
 
 
-def training_rows(step: tf.Tensor, plan: BatchPlan, *, shuffle: bool, seed: int) -> tf.Tensor:
-    """Returns the indices of the rows that this worker reads for one training step.
-
-    Args:
-        step: Steps before this one, over all epochs; scalar, int64.
-        plan: The cut of the data.
-        shuffle: Whether each epoch has another order.
-        seed: Which orders.
-
-    Source: the permutation is TensorFlow's `RandomIndexShuffle`, a block cipher over the
-    indices, as in `tf.data.experimental` global shuffling.
-
-    Example:
-
-    >>> from keras_tpu_kit.topology import Topology
-    >>> plan = BatchPlan(topology=Topology(accelerator="cpu"), num_samples=10,
-    ...                  per_replica_batch_size=4)
-    >>> training_rows(tf.constant(3, tf.int64), plan, shuffle=False, seed=0).numpy()
-    array([4, 5, 6, 7])
-    """
-    epoch, batch = step // plan.steps_per_epoch, step % plan.steps_per_epoch
-    first = batch * plan.global_batch_size + plan.topology.worker_index * plan.worker_batch_size
-    positions = tf.range(first, first + plan.worker_batch_size)
-    if not shuffle:
-        return positions
-    return tf.random.experimental.index_shuffle(
-        positions, tf.stack([np.int64(seed), epoch]), plan.num_samples - 1
-    )
-
-
-def training_element(
-    element: tf.Tensor, plan: BatchPlan, *, shuffle: bool, seed: int, initial_step: int = 0
+def training_rows(
+    elements: tf.Tensor, plan: BatchPlan, *, shuffle: bool, seed: int, initial_step: int = 0
 ) -> tf.Tensor:
-    """Returns the indices of the rows in one element of a worker's training dataset.
+    """Returns the indices of the rows in elements of this worker's training dataset.
 
     With one worker an element is a step. With W of them it holds this worker's rows of W
     steps, one after the other: `tf.distribute` cuts each element into pieces of one replica's
     batch, as if it were a global batch, and a worker's replicas take 1/W of them a step.
     Source: `batch_sizes_for_worker` in tensorflow/python/data/experimental/ops/distribute.py.
 
+    The permutation is TensorFlow's `RandomIndexShuffle`, a block cipher over the indices.
+
     Args:
-        element: Position in the worker's dataset; scalar, int64.
+        elements: Positions in the worker's dataset; shape `(k,)`, int64.
         plan: The cut of the data.
         shuffle: Whether each epoch has another order.
         seed: Which orders.
         initial_step: The step, counted over all epochs, that comes first.
+
+    Returns:
+        Shape `(k, plan.global_batch_size)`, int64.
+
+    Example:
+
+    >>> from keras_tpu_kit.topology import Topology
+    >>> plan = BatchPlan(topology=Topology(accelerator="cpu"), num_samples=10,
+    ...                  per_replica_batch_size=4)
+    >>> training_rows(tf.constant([1, 2], tf.int64), plan, shuffle=False, seed=0).numpy()
+    array([[4, 5, 6, 7],
+           [0, 1, 2, 3]])
     """
-    workers = plan.topology.num_workers
-    steps = [initial_step + element * workers + offset for offset in range(workers)]
-    return tf.concat([training_rows(s, plan, shuffle=shuffle, seed=seed) for s in steps], axis=0)
+    workers, rows = plan.topology.num_workers, plan.worker_batch_size
+    steps = initial_step + elements[:, None] * workers + tf.range(workers, dtype=tf.int64)
+    first = steps % plan.steps_per_epoch * plan.global_batch_size
+    first += plan.topology.worker_index * rows
+    positions = first[:, :, None] + tf.range(rows, dtype=tf.int64)
+    indices = tf.reshape(positions, [-1])
+    if shuffle:
+        epochs = tf.repeat(tf.reshape(steps // plan.steps_per_epoch, [-1]), rows)
+        indices = _permuted(indices, plan.num_samples, seed=seed, epochs=epochs)
+    return tf.reshape(indices, [elements.shape[0] or -1, plan.global_batch_size])
 
 
 def epoch_order(epoch: tf.Tensor, count: int, *, seed: int) -> tf.Tensor:
@@ -74,5 +65,18 @@ def epoch_order(epoch: tf.Tensor, count: int, *, seed: int) -> tf.Tensor:
         count: Things to put in order.
         seed: Which orders.
     """
-    seeds = tf.stack([np.int64(seed), epoch])
-    return tf.random.experimental.index_shuffle(tf.range(count, dtype=tf.int64), seeds, count - 1)
+    indices = tf.range(count, dtype=tf.int64)
+    return _permuted(indices, count, seed=seed, epochs=tf.fill([count], epoch))
+
+
+# With TensorFlow's own four rounds, the epoch 0 of the seed 0 keeps a trace of the rows' order
+# (correlation 0.07 over 10,000 rows); with eight none was found that NumPy's shuffles lack.
+_ROUNDS = 8
+
+
+def _permuted(indices: tf.Tensor, count: int, *, seed: int, epochs: tf.Tensor) -> tf.Tensor:
+    """Returns where each index stands in the permutation of `range(count)` of its epoch."""
+    seeds = tf.stack([tf.fill(tf.shape(epochs), np.int64(seed)), epochs, tf.zeros_like(epochs)], 1)
+    return tf.raw_ops.RandomIndexShuffle(
+        index=indices, seed=seeds, max_index=np.int64(count - 1), rounds=_ROUNDS
+    )

@@ -159,7 +159,7 @@ def mapped(batches: tf.data.Dataset, change: Callable[[tf.Tensor], tf.Tensor]) -
 
 
 def _worker_part(batches: tf.data.Dataset, plan: BatchPlan) -> tf.data.Dataset:
-    """Returns a worker's rows of each batch, in elements as `order.training_element` has them."""
+    """Returns a worker's rows of each batch, in elements as `order.training_rows` has them."""
     workers, rows = plan.topology.num_workers, plan.worker_batch_size
     if workers == 1:
         return batches
