@@ -140,7 +140,8 @@ def _settings(
             f"{prefix}{number}",
             host,
             certificate=args.tls_authority or args.tls_certificate,
-            wait_seconds=args.wait_for_chief,
+            # Started once the chief answers; what they wait for then is its successor.
+            wait_seconds=max(60.0, args.wait_for_chief) if is_here else args.wait_for_chief,
             max_trials=args.trials_per_worker,
             max_growth_mb=args.growth_per_worker,
             **shared,

@@ -42,6 +42,7 @@ class _Child:
     group: ProcessGroup | None = None
     started: float = 0.0
     short_lives: int = 0
+    is_mourned: bool = False
 
     @property
     def name(self) -> str:
@@ -111,11 +112,15 @@ class SearchSupervisor:
             code = self._look_after_chief()
             if code is not None:
                 return code
-            if self._chief_answers():
-                code = self._look_after_workers()
-                if code is not None:
-                    return code
+            code = self._look_after_workers()
+            if code is not None:
+                return code
             time.sleep(_POLL_SECONDS)
+
+    @property
+    def _lost_chief(self) -> tuple[int, ...]:
+        """The code of a worker that is to be started again once this machine's chief answers."""
+        return () if self._chief is None else (EXIT_NO_CHIEF,)
 
     def _children(self) -> list[_Child]:
         return [*([self._chief] if self._chief is not None else []), *self._workers]
@@ -140,32 +145,35 @@ class SearchSupervisor:
 
     def _chief_answers(self) -> bool:
         """Whether workers may be started; a chief elsewhere they await themselves."""
-        if self._chief is None or all(worker.group is not None for worker in self._workers):
+        if self._chief is None:
             return True
         settings = self._chief.settings
         host = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host
-        return answers(host, settings.port, timeout=0.5)
+        return self._chief.exit_code is None and answers(host, settings.port, timeout=0.5)
 
     # --- Workers -------------------------------------------------------------------------------
 
     def _look_after_workers(self) -> int | None:
         """Starts and replaces workers; returns an exit code where one ended the search."""
+        waiting = []
         for worker in self._workers:
             code = worker.exit_code
-            if worker.group is None or code == EXIT_RETIRED:
-                self._start(worker)
+            if worker.group is None or code in (EXIT_RETIRED, *self._lost_chief):
+                waiting.append(worker)
             elif code is None or code == 0:
                 continue
-            elif code == EXIT_NO_CHIEF and self._chief is not None:
-                # The chief has been started again meanwhile.
-                self._start(worker)
             elif code < 128:
                 error = f"{worker.name} {describe_exit(code)}; its output says why."
                 tell_once(worker.settings, {"kind": "failed", "error": error})
                 return code
             else:
-                self._write(f"[search] {worker.name} {describe_exit(code)}; it is started again.")
-                tell_once(worker.settings, {"kind": "died", "tuner_id": worker.name})
+                if not worker.is_mourned:
+                    self._write(f"[search] {worker.name} {describe_exit(code)}.")
+                    tell_once(worker.settings, {"kind": "died", "tuner_id": worker.name})
+                    worker.is_mourned = True
+                waiting.append(worker)
+        if waiting and self._chief_answers():
+            for worker in waiting:
                 self._start(worker)
         if self._chief is None and all(worker.exit_code == 0 for worker in self._workers):
             return 0
@@ -202,7 +210,7 @@ class SearchSupervisor:
         }
         command = Command(self._argv, child.name, variables)
         child.group = ProcessGroup([command], write=self._write, grace=_STOP_GRACE_SECONDS)
-        child.started = now
+        child.started, child.is_mourned = now, False
 
     def _stop_all(self) -> None:
         """Ends the workers, then the chief, which notes that it was stopped and not killed."""

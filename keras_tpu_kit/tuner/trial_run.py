@@ -122,7 +122,9 @@ class TrialRun:
             values: The variables of that epoch, or `None` if they are the model's own.
         """
         self.weights.resume(model, best, values)
-        self.epochs_reported = self.record.epochs = epochs
+        self.epochs_reported = epochs
+        first = self.trial.hyperparameters.values.get("tuner/initial_epoch", 0)
+        self.record.epochs = self.record.planned_epochs = epochs - first
 
     def end(self, outcome: Outcome, reason: str) -> None:
         """Lets training end after the current execution, and keeps the first reason."""
