@@ -54,11 +54,15 @@ def keras_backend() -> str:
         return str(keras.config.backend())
     if os.environ.get("KERAS_BACKEND"):
         return os.environ["KERAS_BACKEND"]
-    home = os.environ.get("KERAS_HOME") or pathlib.Path("~/.keras").expanduser()
     try:
-        return str(json.loads((pathlib.Path(home) / "keras.json").read_text())["backend"])
+        return str(json.loads((keras_home() / "keras.json").read_text())["backend"])
     except (OSError, ValueError, KeyError, TypeError):
         return "tensorflow"
+
+
+def keras_home() -> pathlib.Path:
+    """Returns the folder where Keras keeps its settings and data sets."""
+    return pathlib.Path(os.environ.get("KERAS_HOME") or pathlib.Path("~/.keras").expanduser())
 
 
 def problem() -> Finding | None:

@@ -31,7 +31,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     parser.add_argument("--data", type=pathlib.Path, help="an mnist.npz file")
     parser.add_argument("--replicas", type=int, help="simulate so many replicas on the CPU")
-    parser.add_argument("--epochs", type=int, help="default: 6 for MNIST, 30 for the digits")
+    parser.add_argument("--epochs", type=int, help="default: 6 for MNIST, 20 for the digits")
     parser.add_argument("--batch", type=int, help="about how many rows a step takes")
     parser.add_argument("--seed", type=int, default=1, help="default: 1")
     parser.add_argument(
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     backend.require_tensorflow()
     name, train, test = load_digits_of(args.data)
     is_mnist = len(train[0]) > 10_000
-    epochs = args.epochs or (6 if is_mnist else 30)
+    epochs = args.epochs or (6 if is_mnist else 20)
     args.out.mkdir(parents=True, exist_ok=True)
 
     import keras
@@ -90,11 +90,9 @@ def load_digits_of(path: pathlib.Path | None) -> tuple[str, Digits, Digits]:
     Raises:
         DataError: If the file is missing or holds something else.
     """
-    import keras
     import numpy as np
 
-    home = pathlib.Path(keras.config.keras_home())
-    cached = home / "datasets" / "mnist.npz"
+    cached = backend.keras_home() / "datasets" / "mnist.npz"
     if path is None and not cached.exists():
         from sklearn.datasets import load_digits
 

@@ -18,7 +18,11 @@ from keras_tpu_kit.factory.precision import dtype_policy
 from keras_tpu_kit.factory.run import Run, fit
 from keras_tpu_kit.placement import placement_findings
 from keras_tpu_kit.plan import BatchPlan
-from keras_tpu_kit.replication import replicate, synchronize_batch_normalization
+from keras_tpu_kit.replication import (
+    replicate,
+    replication_notes,
+    synchronize_batch_normalization,
+)
 from keras_tpu_kit.stock_training import stock_training_findings
 from keras_tpu_kit.strategy import describe_strategy, detect_strategy
 from keras_tpu_kit.topology import Topology
@@ -223,7 +227,7 @@ class ModelFactory:
         Args:
             model: A model of this factory.
         """
-        return () if self.replicated else stock_training_findings(model)
+        return replication_notes(model) if self.replicated else stock_training_findings(model)
 
     # --- What happens inside -----------------------------------------------------------------
 

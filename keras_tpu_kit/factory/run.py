@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import os
 import typing
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +13,7 @@ import keras
 import keras_tuner
 
 from keras_tpu_kit import report
-from keras_tpu_kit.callbacks import ThroughputMonitor, plan_callbacks
+from keras_tpu_kit.callbacks import StopOnPreemption, ThroughputMonitor, plan_callbacks
 from keras_tpu_kit.datasets import make_dataset, plan_for_data
 from keras_tpu_kit.errors import Finding, PlanError
 from keras_tpu_kit.plan import BatchPlan
@@ -59,6 +60,7 @@ def fit(
     epochs: int | None = None,
     seed: int | None = None,
     hp: keras_tuner.HyperParameters | None = None,
+    backup_dir: str | os.PathLike[str] | None = None,
     callbacks: Sequence[keras.callbacks.Callback] = (),
     verbose: int | str = "auto",
     **fit_args: Any,
@@ -79,6 +81,9 @@ def fit(
         epochs: Epochs; by default what the factory's `fit_args` says, or 1.
         seed: Makes weights, shuffling and dropout reproducible; `None` leaves them random.
         hp: Hyperparameters, such as the best of a search.
+        backup_dir: A folder for `StopOnPreemption`: on SIGTERM the training is saved there and
+            the process exits with code 75; the same call goes on from there. The seed is then 0
+            if it is not given: both runs must see the rows in one order.
         callbacks: Further callbacks; the kit's own come first.
         verbose: As in Keras; `0` prints nothing, the plan included.
         **fit_args: What else `model.fit` takes.
@@ -89,7 +94,7 @@ def fit(
         FactoryError: If a hook broke its contract.
         ReplicationError: If several replicas cannot train the model right.
     """
-    sizes = {
+    sizes: dict[str, Any] = {
         "global_batch_size": global_batch_size,
         "per_replica_batch_size": per_replica_batch_size,
         "target_batch_size": target_batch_size,
@@ -104,12 +109,16 @@ def fit(
         )
     elif any(size is not None for size in sizes.values()):
         raise PlanError(_planned_already(sizes, factory.plan))
+    stop = None
+    if backup_dir is not None:
+        seed = 0 if seed is None else seed
+        stop = StopOnPreemption(backup_dir, skip_input=False)
     if seed is not None:
         keras.utils.set_random_seed(seed)
     hp = keras_tuner.HyperParameters() if hp is None else hp
     model = factory.create(hp)
     plan = factory.plan_for(hp) or factory.plan
-    train = make_dataset(data, plan, seed=seed)
+    train = make_dataset(data, plan, seed=seed, initial_step=stop.initial_step if stop else 0)
     validation = None
     if validation_data is not None:
         validation = make_dataset(validation_data, plan, training=False)
@@ -121,6 +130,8 @@ def fit(
     if verbose:
         start.show()
     kit_callbacks = plan_callbacks(plan, train)
+    if stop is not None:
+        kit_callbacks.append(stop)
     own = dict(factory.fit_args(hp))
     if epochs is not None:
         fit_args["epochs"] = epochs
@@ -135,7 +146,7 @@ def fit(
     return Run(model, history, plan, start, monitor)
 
 
-def _planned_already(sizes: dict[str, int | None], plan: BatchPlan) -> Finding:
+def _planned_already(sizes: dict[str, Any], plan: BatchPlan) -> Finding:
     name, size = next((name, size) for name, size in sizes.items() if size is not None)
     return Finding(
         "plan-said-twice",

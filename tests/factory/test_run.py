@@ -1,0 +1,68 @@
+"""The whole recipe in one call does what its four steps do."""
+
+import keras
+import numpy as np
+import pytest
+
+import keras_tpu_kit as ktk
+from tests.factory.test_factory import Linear, X, Y
+from tests.replicas import replicas
+
+
+def test_one_call_equals_the_four_steps():
+    strategy = replicas(2)
+    run = Linear(strategy).fit(
+        (X, Y), validation_data=(X[:37], Y[:37]), global_batch_size=16, epochs=2, seed=3, verbose=0
+    )
+
+    keras.utils.set_random_seed(3)
+    plan = ktk.plan_batches(
+        ktk.describe_strategy(strategy),
+        num_samples=64,
+        global_batch_size=16,
+        num_validation_samples=37,
+    )
+    assert run.plan == plan
+    model = Linear(strategy, plan).create()
+    train = ktk.make_dataset((X, Y), plan, seed=3)
+    valid = ktk.make_dataset((X[:37], Y[:37]), plan, training=False)
+    history = model.fit(train, validation_data=valid, epochs=2, verbose=0, **plan.fit_args())
+    np.testing.assert_allclose(run.history.history["loss"], history.history["loss"], rtol=1e-6)
+    np.testing.assert_allclose(
+        run.history.history["val_loss"], history.history["val_loss"], rtol=1e-6
+    )
+    for one, four in zip(run.model.get_weights(), model.get_weights(), strict=True):
+        np.testing.assert_allclose(one, four, rtol=1e-6, atol=1e-7)
+
+
+def test_the_validation_loss_counts_each_row_once():
+    run = Linear(replicas(2)).fit(
+        (X, Y), validation_data=(X[:37], Y[:37]), global_batch_size=16, seed=3, verbose=0
+    )
+    predicted = run.model.predict(X[:37], verbose=0)
+    by_hand = float(np.mean((predicted - Y[:37]) ** 2))
+    assert run.history.history["val_loss"][-1] == pytest.approx(by_hand, rel=1e-5)
+
+
+def test_the_run_tells_its_plan_its_rates_and_what_is_worth_knowing(capsys):
+    run = Linear(replicas(2)).fit((X[:60], Y[:60]), global_batch_size=16, epochs=2, verbose=2)
+    assert [finding.code for finding in run.report.findings] == ["rows-dropped"]
+    shown = capsys.readouterr().out
+    assert "12 of 60 rows" in shown
+    assert run.throughput.rows + 16 * run.model.steps_per_execution == 2 * 48
+    assert "samples_per_second" in run.history.history
+
+
+def test_a_factory_with_a_plan_refuses_another_size():
+    strategy = replicas(2)
+    plan = ktk.plan_batches(ktk.describe_strategy(strategy), num_samples=64, global_batch_size=16)
+    with pytest.raises(ktk.PlanError, match="global_batch_size=32 is passed") as caught:
+        Linear(strategy, plan).fit((X, Y), global_batch_size=32)
+    assert caught.value.finding.code == "plan-said-twice"
+
+
+def test_a_second_call_plans_anew_from_its_own_data():
+    factory = Linear(replicas(2))
+    assert factory.fit((X, Y), global_batch_size=16, verbose=0).plan.num_samples == 64
+    assert factory.fit((X[:32], Y[:32]), global_batch_size=8, verbose=0).plan.num_samples == 32
+    assert factory.plan is None
