@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from keras_tpu_kit.errors import KitError
-from tests.equality.cells import BATCH, WORKERS, Cell, num_rows
+from tests.equality.cells import BATCH, DEFAULT_REDUCTION, WORKERS, Cell, num_rows
 
 _EPOCHS = 2
 _ROWS_EVALUATED = 7
@@ -121,6 +121,8 @@ def _strategy(name: str) -> Any:
         return tf.distribute.MultiWorkerMirroredStrategy()
     from tests.replicas import replicas
 
+    if name == DEFAULT_REDUCTION:
+        return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
     return tf.distribute.get_strategy() if name == "1" else replicas(int(name))
 
 
@@ -141,12 +143,13 @@ def _run_model(name: str, cells: list[Cell], strategy: Any, side: str) -> None:
                 told = {"gap": _gap(truths[cell.rows], subject.train(num_rows(cell.rows, count)))}
             except KitError as refusal:
                 told = {"error": refusal.finding.code}
-            except Exception as error:  # noqa: BLE001  Whatever stock Keras says is the result.
+            except Exception as error:  # Whatever stock Keras says is its result.
                 if side == "kit":
                     raise
                 told = {"error": f"{type(error).__name__}: {error}".splitlines()[0][:200]}
                 subject = None
-            print(json.dumps({"cell": list(cell), **told}), flush=True)
+            sys.stdout.write(json.dumps({"cell": list(cell), **told}) + "\n")
+            sys.stdout.flush()
 
 
 def _make(name: str, strategy: Any, steps: int, side: str) -> Any:

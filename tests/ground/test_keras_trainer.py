@@ -1,0 +1,142 @@
+"""What stock Keras does on replicas today, where the replicated step rests on it.
+
+When an upgrade mends one of these, its test fails, and the workaround can go.
+"""
+
+from __future__ import annotations
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.ground.linear import LEARNING_RATE, right_slope, rows, slope, stock
+from tests.replicas import replicas
+
+
+def fit(model, x, y, **kwargs):
+    return model.fit(x, y, batch_size=len(x), shuffle=False, verbose=0, **kwargs)
+
+
+def test_the_step_before_the_first_averages_a_batch_over_replicas():
+    with pytest.raises(tf.errors.InvalidArgumentError, match="same size and shape"):
+        fit(stock(), *rows(3))
+
+
+@pytest.mark.parametrize("value", [b"a", True])
+def test_the_step_before_the_first_cannot_average_strings_and_bools(value):
+    with replicas(2).scope():
+        inputs = keras.Input((1,), dtype="string" if value == b"a" else "bool")
+        outputs = keras.layers.Lambda(lambda x: tf.ones((tf.shape(x)[0], 1)), (1,))(inputs)
+        model = keras.Model(inputs, keras.layers.Dense(1)(outputs))
+        model.compile("sgd", "mse")
+    dataset = tf.data.Dataset.from_tensors((tf.constant([[value], [value]]), tf.ones((2, 1))))
+    with pytest.raises((TypeError, tf.errors.OpError, ValueError)):
+        model.fit(dataset, verbose=0, shuffle=False)
+
+
+def test_a_scalar_loss_is_summed_over_replicas():
+    model = stock(loss=lambda y, p: tf.reduce_mean(tf.square(y - p)))
+    x, y = rows(4)
+    history = fit(model, x, y)
+    assert history.history["loss"][0] == pytest.approx(2 * np.mean(x**2))
+    assert 1 - slope(model) == pytest.approx(2 * (1 - right_slope(x)))
+
+
+def test_rows_in_short_shards_weigh_more():
+    model = stock()
+    x, y = rows(2)
+    fit(model, x, y)  # The first batch must be even.
+    model.set_weights([np.ones((1, 1))])
+    x, y = rows(3)
+    dataset = replicas(2).experimental_distribute_dataset(
+        tf.data.Dataset.from_tensor_slices((x, y)).batch(3)
+    )
+    model.train_function(iter(dataset))
+    # Shards are [1, 2] and [3]: the mean of the shards' means.
+    wrong = 1 - LEARNING_RATE * np.mean([np.mean([2, 8]), 18])
+    assert slope(model) == pytest.approx(wrong)
+    assert abs(slope(model) - right_slope(x)) > 0.1
+
+
+def test_each_replica_clips_its_own_part_of_the_gradient():
+    model = stock({"clipnorm": 4.0})
+    fit(model, *rows(2))
+    # Half gradients 1 and 4 are below the norm; their sum, 5, is not.
+    assert slope(model) == pytest.approx(1 - LEARNING_RATE * 5)
+
+
+def test_accumulation_meets_under_a_condition():
+    model = stock({"gradient_accumulation_steps": 2})
+    with pytest.raises(RuntimeError, match="merge_call"):
+        fit(model, *rows(2))
+
+
+def test_dropout_draws_the_same_mask_on_every_replica():
+    strategy = replicas(2)
+    with strategy.scope():
+        dropout = keras.layers.Dropout(0.5, seed=1)
+        dropout.build((None, 64))
+    both = strategy.run(lambda: dropout(tf.ones((1, 64)), training=True))
+    first, second = strategy.experimental_local_results(both)
+    np.testing.assert_array_equal(first, second)
+
+
+def test_whole_batches_go_to_every_replica():
+    model = stock()
+    x, y = rows(4)
+    fit(model, x, y)
+    assert len(model.predict_on_batch(x)) == 2 * len(x)
+
+
+def test_a_generator_loses_batches():
+    seen = []
+
+    class Spy(keras.layers.Layer):
+        def call(self, x):
+            tf.py_function(lambda row: seen.append(int(row)), [x[0, 0]], [])
+            return x
+
+    with replicas(2).scope():
+        model = keras.Sequential([keras.Input((1,)), Spy(), keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+    batches = ((np.full((4, 1), i, "float32"), np.zeros((4, 1), "float32")) for i in range(6))
+    with pytest.warns(UserWarning, match="ran out of data"):
+        model.fit(batches, verbose=0, shuffle=False)
+    assert set(seen) < set(range(6))
+
+
+def test_moving_statistics_are_not_brought_together():
+    with replicas(2).scope():
+        model = keras.Sequential([keras.Input((1,)), keras.layers.BatchNormalization()])
+        model.compile(keras.optimizers.SGD(0.0), "mse")
+    fit(model, *rows(4))
+    means = [float(part[0]) for part in model.layers[0].moving_mean.value.values]
+    assert means == pytest.approx([0.01 * 1.5, 0.01 * 3.5])
+
+
+def test_means_by_sample_weight_are_means_of_means():
+    model = stock(loss=keras.losses.MeanSquaredError(reduction="mean_with_sample_weight"))
+    x, y = rows(2)
+    weights = np.array([1.0, 3.0])
+    fit(model, x, y, sample_weight=weights)
+    assert slope(model) == pytest.approx(1 - LEARNING_RATE * np.mean([2, 8]))
+    assert abs(slope(model) - right_slope(x, weights, weights.sum())) > 0.1
+
+
+def test_logs_in_an_epoch_are_means_over_replicas():
+    logs = {}
+    keep = keras.callbacks.LambdaCallback(on_train_batch_end=lambda _, told: logs.update(told))
+    model = stock(metrics=[keras.metrics.RootMeanSquaredError(name="rmse")])
+    x, y = rows(4)
+    fit(model, x, y, callbacks=[keep])
+    of_shards = [np.sqrt(np.mean(x[:2] ** 2)), np.sqrt(np.mean(x[2:] ** 2))]
+    assert float(logs["rmse"]) == pytest.approx(np.mean(of_shards), rel=1e-5)
+    assert abs(float(logs["rmse"]) - np.sqrt(np.mean(x**2))) > 0.1
+
+
+def test_an_epoch_always_ends_with_a_whole_execution():
+    model = stock(steps_per_execution=3, count=1)
+    dataset = tf.data.Dataset.from_tensor_slices(rows(4)).repeat().batch(2)
+    model.fit(dataset, steps_per_epoch=4, verbose=0, shuffle=False)
+    assert int(model.optimizer.iterations.numpy()) == 6
