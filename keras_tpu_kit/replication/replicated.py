@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 from typing import Any
 
 import keras
@@ -10,18 +12,21 @@ import tensorflow as tf
 from keras_tpu_kit.checks.model import check_model_strategy
 from keras_tpu_kit.errors import ReplicationError
 from keras_tpu_kit.plan import BatchPlan
-from keras_tpu_kit.replication import preparation
+from keras_tpu_kit.replication import batches, preparation
+from keras_tpu_kit.replication.chief_files import files_of_the_chief
 from keras_tpu_kit.replication.execution import Execution
 from keras_tpu_kit.replication.padding import pad_evaluation
 from keras_tpu_kit.replication.prediction import whole_batches_split
 from keras_tpu_kit.replication.progress import Progress
 from keras_tpu_kit.replication.refusals import refuse, refuse_model
+from keras_tpu_kit.strategy import describe_strategy
 
 _OVERRIDDEN = (
     "make_train_function",
     "make_test_function",
     "make_predict_function",
     "_maybe_symbolic_build",
+    "fit",
 )
 
 
@@ -35,6 +40,16 @@ class _Replicated:
         # What Keras prepared last: for training, or for the evaluation within it.
         self._data: Any = None
         self._training_may_end = self._evaluation_may_end = True
+
+    @functools.wraps(keras.Model.fit)
+    def fit(self, *args: Any, **kwargs: Any) -> Any:
+        stock = functools.partial(type(self.model).fit, self.model)
+        if not batches.in_several_processes(self.model.distribute_strategy):
+            return stock(*args, **kwargs)
+        call = inspect.signature(stock).bind(*args, **kwargs)
+        is_chief = describe_strategy(self.model.distribute_strategy).is_chief
+        with files_of_the_chief(call.arguments.pop("callbacks", None), is_chief) as callbacks:
+            return stock(*call.args, **{**call.kwargs, "callbacks": callbacks})
 
     def make_train_function(self, force: bool = False) -> Any:
         if self._data is not None:
@@ -111,6 +126,8 @@ def replicate(
         state = _Replicated(model, static_shapes)
         for name in _OVERRIDDEN:
             object.__setattr__(model, name, getattr(state, name))
+        # A model that was trained before holds Keras's own, and would go on with them.
+        model.train_function = model.test_function = model.predict_function = None
     return model
 
 

@@ -104,3 +104,9 @@ def test_a_training_that_a_callback_stops_in_mid_epoch_is_no_problem():
 def test_an_unknown_wish_is_refused(kind):
     with pytest.raises(ktk.PlanError, match='on_problem="raise" or on_problem="warn"'):
         kind(on_problem="ignore")
+
+
+def test_a_model_that_was_trained_before_it_was_replicated_counts_its_steps():
+    model = compiled()
+    fit(model, batched(32), ktk.StepsPerEpochCheck())
+    fit(ktk.replicate(model), batched(32), ktk.StepsPerEpochCheck(), ktk.BatchSizeCheck())
