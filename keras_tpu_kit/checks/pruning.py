@@ -30,7 +30,7 @@ def falls_behind_median(
     Example:
 
     >>> others = [{0: 0.9, 1: 0.8}, {0: 0.8, 1: 0.7}, {0: 0.7, 1: 0.6}]
-    >>> falls_behind_median({0: 0.5, 1: 0.75}, others, "max", warmup_epochs=2, min_trials=3)
+    >>> falls_behind_median({0: 0.5, 1: 0.85}, others, "max", warmup_epochs=2, min_trials=3)
     False
     >>> falls_behind_median({0: 0.5, 1: 0.65}, others, "max", warmup_epochs=2, min_trials=3)
     True

@@ -95,7 +95,7 @@ def summary(results: Sequence[dict[str, Any]]) -> str:
 
     >>> summary([{"outcome": "finished", "device_seconds": 60.0, "device_seconds_saved": 0.0},
     ...          {"outcome": "pruned", "device_seconds": 60.0, "device_seconds_saved": 90.0}])
-    '1 finished, 1 pruned; 0.03 device-hours, 0.03 saved by pruning.'
+    '1 finished, 1 pruned; 0.033 device-hours, 0.025 saved by pruning.'
     """
     counts = Counter(each["outcome"] for each in results)
     told = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
