@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from keras_tpu_kit._version import __version__
 from keras_tpu_kit.errors import KitError
 
-COMMANDS = ("plan", "doctor", "preflight", "demo", "launch", "search")
+COMMANDS = ("plan", "doctor", "preflight", "demo", "launch", "scale", "search")
 
 
 def build_parser() -> argparse.ArgumentParser:
