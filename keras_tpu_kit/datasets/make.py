@@ -10,7 +10,7 @@ import tensorflow as tf
 from keras_tpu_kit.checks import data as rules
 from keras_tpu_kit.checks.steps import INFINITE
 from keras_tpu_kit.datasets import arrays, streams
-from keras_tpu_kit.datasets.flow import Flow, declare
+from keras_tpu_kit.datasets.flow import Flow, cardinality, declare
 from keras_tpu_kit.datasets.inspection import DataFacts, inspect_data, named_columns
 from keras_tpu_kit.datasets.loading import load_rows
 from keras_tpu_kit.errors import DataError, Finding
@@ -95,7 +95,7 @@ def make_dataset(
         batches = streams.training_batches(
             _one_pass(data, facts, plan, shuffle=shuffle, seed=seed, buffer_size=buffer_size),
             plan,
-            is_endless=facts.num_batches == INFINITE,
+            is_endless=_is_endless(data, facts),
             initial_step=initial_step,
         )
     size = plan.global_batch_size
@@ -149,6 +149,10 @@ def _finished(batches: tf.data.Dataset, elements: int, flow: Flow, policy: Any) 
 
 def _keeps_its_batches(facts: DataFacts) -> bool:
     return facts.kind == "dataset" and facts.is_batched
+
+
+def _is_endless(data: Any, facts: DataFacts) -> bool:
+    return INFINITE in (facts.num_batches, cardinality(data) if facts.kind == "dataset" else None)
 
 
 def _seed(seed: int | None, plan: BatchPlan) -> int:

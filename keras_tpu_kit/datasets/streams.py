@@ -34,7 +34,9 @@ def training_batches(
         batches = tf.data.Dataset.range(1).flat_map(one_pass).skip(initial_step)
     else:
         epochs = tf.data.Dataset.range(epoch, ENDLESS)
-        batches = epochs.flat_map(lambda e: one_pass(e).take(plan.steps_per_epoch)).skip(step)
+        # A pass of another length would shift every later epoch; tf.data names both numbers.
+        exact = tf.data.experimental.assert_cardinality(plan.steps_per_epoch)
+        batches = epochs.flat_map(lambda e: one_pass(e).apply(exact)).skip(step)
     return _worker_part(batches, plan)
 
 
@@ -51,7 +53,6 @@ def shuffled_rows(
         buffer_size: Rows among which the next one is drawn.
     """
     if cardinality(rows) not in (INFINITE, plan.num_samples):
-        # A pass of another length would shift every later epoch; tf.data names both numbers.
         rows = rows.apply(tf.data.experimental.assert_cardinality(plan.num_samples))
 
     def one_pass(epoch: tf.Tensor) -> tf.data.Dataset:

@@ -141,10 +141,29 @@ def test_a_dataset_of_another_length_than_planned_is_refused(held):
         make_dataset(rows(held, "unknown"), plan, cache=True)
 
 
-def test_a_dataset_that_turns_out_too_short_stops_training():
-    train = make_dataset(rows(11, "unknown"), plan_of(12, 4))
+@pytest.mark.parametrize("held", [11, 13])
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_a_dataset_that_turns_out_of_another_length_stops_training(held, shuffle):
+    train = make_dataset(rows(held, "unknown"), plan_of(12, 4), shuffle=shuffle)
     with pytest.raises(tf.errors.FailedPreconditionError, match="12 elements"):
         batches(train, 4)
+
+
+@pytest.mark.parametrize("held", [15, 25])
+def test_batches_that_turn_out_more_or_fewer_stop_training(held):
+    plan = plan_of(20, 5)
+    for data in (Pairs(held, 5), rows(held, "unknown").batch(5)):
+        with pytest.raises(tf.errors.FailedPreconditionError, match="4 elements"):
+            batches(make_dataset(data, plan), 5)
+
+
+def test_the_order_does_not_depend_on_the_global_seed():
+    plan = plan_of(60, 12)
+    orders = []
+    for global_seed in (0, 1):
+        keras.utils.set_random_seed(global_seed)
+        orders.append(batches(make_dataset(rows(60, "known"), plan, seed=3), 10))
+    np.testing.assert_array_equal(*orders)
 
 
 def test_batches_are_taken_as_they_are_and_the_short_one_is_left_out():
