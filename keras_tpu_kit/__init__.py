@@ -47,8 +47,10 @@ if TYPE_CHECKING:
     )
     from keras_tpu_kit.datasets import make_dataset, plan_for_data
     from keras_tpu_kit.factory import ModelFactory, Run
+    from keras_tpu_kit.preflight import run_preflight
     from keras_tpu_kit.replication import replicate
     from keras_tpu_kit.strategy import describe_strategy, detect_strategy
+    from keras_tpu_kit.tpu_compiler import CompiledStep
     from keras_tpu_kit.tuner import (
         BayesianOptimization,
         GridSearch,
@@ -62,6 +64,7 @@ if TYPE_CHECKING:
 # Names whose modules import TensorFlow, and so are imported on first use.
 _ABOVE_THE_WALL = {
     "BatchSizeCheck": "callbacks",
+    "CompiledStep": "tpu_compiler",
     "BayesianOptimization": "tuner",
     "GridSearch": "tuner",
     "Hyperband": "tuner",
@@ -81,6 +84,7 @@ _ABOVE_THE_WALL = {
     "plan_callbacks": "callbacks",
     "plan_for_data": "datasets",
     "replicate": "replication",
+    "run_preflight": "preflight",
 }
 
 __all__ = [
@@ -90,6 +94,7 @@ __all__ = [
     "BatchSizeCheck",
     "BayesianOptimization",
     "Chip",
+    "CompiledStep",
     "DataError",
     "FactoryError",
     "Finding",
@@ -121,6 +126,7 @@ __all__ = [
     "plan_callbacks",
     "plan_for_data",
     "replicate",
+    "run_preflight",
     "scaled_learning_rate",
     "warmup_args",
 ]

@@ -100,8 +100,8 @@ _SHAPES = _Kind(
     "maxlen=...) with a constant maxlen; give tf.while_loop a constant maximum_iterations.",
 )
 
-_CONSTANT_LOOP = _Kind(
-    r"TensorList",
+_LOOP = _Kind(
+    r"fixed tensor list size|with op TensorList",
     "loop-of-unknown-length",
     "The gradient of a loop keeps every turn's values, and the number of turns depends on data, "
     "so that their memory has no fixed size.",
@@ -247,11 +247,13 @@ def explain_refusal(
             fix="Run model.train_on_batch on one batch: it fails in the same place.",
         )
     op = op_of(message)
+    if re.search(_LOOP.pattern, message):
+        what = f"The number of turns of a loop in {place} depends on the data."
+        return Finding(_LOOP.code, "error", what=what, why=_LOOP.why, fix=_LOOP.fix)
     if re.search(_SHAPES.pattern, message):
-        kind = _CONSTANT_LOOP if re.search(_CONSTANT_LOOP.pattern, op or "") else _SHAPES
         named = f" of the op {op}" if op else ""
         what = f"A shape{named} in {place} depends on the data."
-        return Finding(kind.code, "error", what=what, why=kind.why, fix=kind.fix)
+        return Finding(_SHAPES.code, "error", what=what, why=_SHAPES.why, fix=_SHAPES.fix)
     if op is not None:
         kind = next((each for each in _OPS if re.fullmatch(each.pattern, op)), _OTHER_OP)
         what = f"A TPU cannot run the op {op} in {place}."

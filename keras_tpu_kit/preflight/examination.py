@@ -20,8 +20,13 @@ from keras_tpu_kit.preflight.products import LayerWork, float32_share, work_by_l
 from keras_tpu_kit.preflight.report import Variant
 from keras_tpu_kit.preflight.search import LargestBatch, Try, find_largest_batch
 from keras_tpu_kit.preflight.subject import Subject
-from keras_tpu_kit.tpu_compiler import CompiledStep, Compiler, StepRefusedError, compile_step
-from keras_tpu_kit.tpu_compiler.lowering import lower_step
+from keras_tpu_kit.tpu_compiler import (
+    CompiledStep,
+    Compiler,
+    StepRefusedError,
+    check_step,
+    compile_step,
+)
 from keras_tpu_kit.tpu_types import TpuType
 
 # Optimizers that keep less per weight than Adam's two slots.
@@ -116,9 +121,9 @@ class Examination:
         Raises:
             StepRefusedError: If a TPU cannot run it.
         """
-        self.how.progress("tracing test_step")
+        self.how.progress("checking test_step")
         with tf.device("/cpu:0"):
-            lower_step(self.model, with_rows(self.spec, rows), "test_step")
+            check_step(self.model, with_rows(self.spec, rows), use_cache=self.how.use_cache)
 
     def memory(self, step: CompiledStep) -> MemorySplit:
         """Returns where the memory of a step goes."""
@@ -165,9 +170,7 @@ class Examination:
         own = type(self.model.optimizer).__name__.lower()
         for name in _LEANER_OPTIMIZERS:
             if name != own:
-                yield self._variant(
-                    f"optimizer={name!r}", rows, needed_bytes, optimizer=name
-                )
+                yield self._variant(f"optimizer={name!r}", rows, needed_bytes, optimizer=name)
 
     def _variant(self, name: str, rows: int, needed_bytes: int, **change: str) -> Variant:
         self.how.progress(f"trying {name}")

@@ -75,9 +75,7 @@ def roofline_picture(estimate: Estimate) -> matplotlib.figure.Figure:
 def work_picture(work: Sequence[LayerWork], most: int = 12) -> matplotlib.figure.Figure:
     """Returns a bar per layer: operations, and what padding adds to them."""
     shown = list(work[:most])[::-1]
-    figure = matplotlib.figure.Figure(
-        figsize=(8, 1.2 + 0.3 * len(shown)), layout="constrained"
-    )
+    figure = matplotlib.figure.Figure(figsize=(8, 1.2 + 0.3 * len(shown)), layout="constrained")
     axes = figure.subplots()
     done = np.array([each.flops for each in shown]) / 1e9
     padding = np.array([each.flops / (1 - each.waste) - each.flops for each in shown]) / 1e9

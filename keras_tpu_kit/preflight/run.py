@@ -277,5 +277,3 @@ def _input_rate(drawn: Drawn, estimate: Any) -> list[Finding]:
         return []
     finding = rules.check_input_rate(drawn.rows_per_second, estimate.samples_per_second)
     return [finding] if finding else []
-
-

@@ -73,9 +73,7 @@ class Subject:
         else:
             raise PreflightError(_not_a_subject(found))
 
-    def model(
-        self, *, precision: str | None = None, optimizer: str | None = None
-    ) -> keras.Model:
+    def model(self, *, precision: str | None = None, optimizer: str | None = None) -> keras.Model:
         """Returns a new compiled model, whose large variables hold no values.
 
         Args:

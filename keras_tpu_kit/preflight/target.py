@@ -36,8 +36,6 @@ def target(name: str) -> Target:
     other = re.fullmatch(r"(gpu|cpu)(?:-(\d+))?", name.strip().lower())
     if other:
         accelerator = "gpu" if other[1] == "gpu" else "cpu"
-        return Target(
-            Topology(accelerator=accelerator, num_replicas=int(other[2] or 1)), None
-        )
+        return Target(Topology(accelerator=accelerator, num_replicas=int(other[2] or 1)), None)
     slice_ = tpu_type(name)
     return Target(slice_.topology, slice_)

@@ -7,9 +7,17 @@ file that imports JAX and libtpu, in a process of its own with a time limit;
 refusals into findings.
 """
 
-from keras_tpu_kit.tpu_compiler.compiling import compile_step
+from keras_tpu_kit.tpu_compiler.compiling import check_step, compile_step
 from keras_tpu_kit.tpu_compiler.installation import Compiler, find_compiler
 from keras_tpu_kit.tpu_compiler.step import Argument, CompiledStep
 from keras_tpu_kit.tpu_compiler.translation import StepRefusedError
 
-__all__ = ["Argument", "CompiledStep", "Compiler", "StepRefusedError", "compile_step", "find_compiler"]
+__all__ = [
+    "Argument",
+    "CompiledStep",
+    "Compiler",
+    "StepRefusedError",
+    "check_step",
+    "compile_step",
+    "find_compiler",
+]

@@ -82,9 +82,7 @@ def compile_step(
     content_key = None if content is None else cache.key_of("model", content, asked)
     kept = cache.read(content_key) if content_key and use_cache else None
     if kept is not None:
-        return dataclasses.replace(
-            CompiledStep.from_dict(kept), tpu=target.name, from_cache=True
-        )
+        return dataclasses.replace(CompiledStep.from_dict(kept), tpu=target.name, from_cache=True)
     progress(f"tracing {step}")
     lowered = lower_step(model, batch, step)
     program = read_program(lowered.hlo)
@@ -108,6 +106,29 @@ def compile_step(
     if content_key is not None:
         cache.write(content_key, compiled.to_dict())
     return compiled
+
+
+def check_step(
+    model: keras.Model, batch: Any, step: str = "test_step", *, use_cache: bool = True
+) -> None:
+    """Lowers a step without compiling it, which finds ops that have no TPU counterpart.
+
+    Args:
+        model: A compiled and built model.
+        batch: Its batch as `tf.TensorSpec`s with the rows of one replica.
+        step: `"train_step"` or `"test_step"`.
+        use_cache: Whether to remember on disk what was found to lower.
+
+    Raises:
+        StepRefusedError: If a TPU cannot run the step.
+    """
+    content = model_content(model, batch, step)
+    key = None if content is None else cache.key_of("lowers", content)
+    if key is not None and use_cache and cache.read(key) is not None:
+        return
+    lower_step(model, batch, step)
+    if key is not None:
+        cache.write(key, {"lowers": True})
 
 
 def _answered() -> tuple[dataclasses.Field[Any], ...]:

@@ -53,7 +53,9 @@ def string_lookup():
 def table_lookup():
     """A lookup of numbers, which does not look like a string op."""
     table = tf.lookup.StaticHashTable(
-        tf.lookup.KeyValueTensorInitializer(tf.range(4, dtype=tf.int64), tf.range(4, dtype=tf.int64)),
+        tf.lookup.KeyValueTensorInitializer(
+            tf.range(4, dtype=tf.int64), tf.range(4, dtype=tf.int64)
+        ),
         0,
     )
 
@@ -95,15 +97,9 @@ def unique():
     return calls(counted, "counts")
 
 
-def where_indices():
-    def found(x):
-        places = tf.where(x > 0)
-        return x * tf.cast(tf.reduce_sum(places), tf.float32)
+def bounded_loop():
+    """The number of turns depends on the data, and no gradient goes through them."""
 
-    return calls(found, "finds")
-
-
-def data_dependent_loop():
     def halved(x):
         y = tf.stop_gradient(x)
         steps, _ = tf.while_loop(
@@ -114,11 +110,17 @@ def data_dependent_loop():
     return calls(halved, "halves")
 
 
-def data_dependent_loop_with_gradient():
-    def halved(x):
-        return tf.while_loop(lambda y: tf.reduce_max(y) > 1.0, lambda y: (y / 2.0,), (x,))[0]
+def unbounded_loop():
+    """The gradient needs every turn, and their number depends on the data."""
 
-    return calls(halved, "halves")
+    def halved(x):
+        return tf.while_loop(lambda y: tf.reduce_max(y) > 1.0, lambda y: (tf.sin(y) / 2.0,), (x,))[
+            0
+        ]
+
+    return compiled(
+        keras.layers.Dense(FEATURES), Calls(halved, name="halves"), keras.layers.Dense(CLASSES)
+    )
 
 
 def data_dependent_shape():
@@ -156,21 +158,14 @@ def printing():
 
 
 def image_file():
-    """A JPEG is decoded inside the model."""
+    """A JPEG is made inside the model."""
 
     def decoded(x):
-        pixels = tf.io.decode_jpeg(tf.io.encode_jpeg(tf.cast(tf.reshape(x, [-1, 4, 4])[:1, :, :, None][0], tf.uint8)))
-        return x + tf.reduce_mean(tf.cast(pixels, tf.float32))
+        image = tf.cast(tf.reshape(x[0], [4, 4, 1]), tf.uint8)
+        size = tf.strings.length(tf.io.encode_jpeg(image))
+        return x + tf.cast(size, tf.float32)
 
     return calls(decoded, "decodes")
-
-
-def suppression():
-    def boxes(x):
-        kept = tf.image.non_max_suppression(tf.reshape(x[0], [4, 4]), x[1, :4], 2)
-        return x * tf.cast(tf.reduce_sum(kept), tf.float32)
-
-    return calls(boxes, "suppresses")
 
 
 def numpy_in_loss():
@@ -190,7 +185,7 @@ def python_value_in_loss():
 
 def oversize_embedding():
     return compiled(
-        keras.layers.Embedding(50_000_000, 64, name="items"),
+        keras.layers.Embedding(20_000_000, 64, name="items"),
         keras.layers.GlobalAveragePooling1D(),
         keras.layers.Dense(CLASSES),
         inputs=keras.Input((3,), dtype="int32"),
@@ -198,5 +193,9 @@ def oversize_embedding():
 
 
 def narrow():
-    """Compiles, and pads 3 features to 128."""
-    return compiled(keras.layers.Dense(3, name="narrow"), keras.layers.Dense(CLASSES))
+    """Compiles, and pads 16 features to 128."""
+    return compiled(
+        keras.layers.Dense(16, name="narrow", use_bias=False),
+        keras.layers.Dense(CLASSES, name="wide"),
+        inputs=keras.Input((1024,)),
+    )
