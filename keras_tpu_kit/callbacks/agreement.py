@@ -32,7 +32,7 @@ class Agreement:
     """Tells all workers the same answer to "was any of us asked to stop?".
 
     Each worker calls `stops` at the same points of its training. Only at every n-th call do
-    they ask each other, by a sum over all workers that carries the time along from which n
+    they ask each other, by a mean over all workers that carries the time along from which n
     follows, so that it is the same n for all of them.
 
     Args:
@@ -49,6 +49,7 @@ class Agreement:
         self._clock = clock
         self._wait = self._calls = 0
         self._asked_at = clock()
+        self._function: Any = None
 
     def stops(self, asked: bool) -> bool:
         """Returns whether training stops here, the same on all workers.
@@ -63,19 +64,21 @@ class Agreement:
             return False
         now = self._clock()
         mine = tf.constant([float(asked), now - self._asked_at], "float64")
-        replicas = self._strategy.num_replicas_in_sync
-        total_asked, total_seconds = _sum(self._strategy, mine).numpy() / replicas
-        self._wait = next_wait(float(total_seconds), self._calls)
+        share_asked, seconds = self._mean(mine).numpy()
+        self._wait = next_wait(float(seconds), self._calls)
         self._calls, self._asked_at = 0, now
-        return bool(total_asked > 0)
+        return bool(share_asked > 0)
 
+    def _mean(self, value: tf.Tensor) -> tf.Tensor:
+        """Returns the mean of a value over all replicas of all workers."""
+        if self._function is None:
+            strategy = self._strategy
 
-def _sum(strategy: Any, value: tf.Tensor) -> tf.Tensor:
-    """Returns the sum of a value over all replicas of all workers."""
+            @tf.function  # type: ignore[untyped-decorator]
+            def run(given: tf.Tensor) -> tf.Tensor:
+                per_replica = strategy.run(lambda: tf.identity(given))
+                total = strategy.reduce(tf.distribute.ReduceOp.SUM, per_replica, axis=None)
+                return total / strategy.num_replicas_in_sync
 
-    @tf.function  # type: ignore[untyped-decorator]
-    def run(given: tf.Tensor) -> tf.Tensor:
-        per_replica = strategy.run(lambda: tf.identity(given))
-        return strategy.reduce(tf.distribute.ReduceOp.SUM, per_replica, axis=None)
-
-    return run(value)
+            self._function = run
+        return self._function(value)

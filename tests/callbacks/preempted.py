@@ -1,7 +1,7 @@
 """A training that sends itself SIGTERM at a given moment; run as a script.
 
     python -m tests.callbacks.preempted FOLDER MOMENT [--replicas] [--replicated] [--fused]
-        [--arrays] [--initial-step]
+        [--arrays] [--initial-step] [--workers]
 
 MOMENT is `never` or `EPOCH:BATCH` (before this batch), `EPOCH:validation`, `EPOCH:end`. The weights
 and the history are written to FOLDER when training is done.
@@ -14,9 +14,11 @@ import os
 import pathlib
 import signal
 import sys
+from collections.abc import Sequence
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 import keras_tpu_kit as ktk
 from tests.replicas import replicas
@@ -49,17 +51,25 @@ class SendSignal(keras.callbacks.Callback):
         self._send("end")
 
 
+def strategy_of(options: Sequence[str]) -> tf.distribute.Strategy:
+    """Returns the strategy that the options name; workers read TF_CONFIG."""
+    if "--workers" in options:
+        return tf.distribute.MultiWorkerMirroredStrategy()
+    return replicas(2) if "--replicas" in options else tf.distribute.OneDeviceStrategy("/cpu:0")
+
+
 def main(folder: pathlib.Path, moment: str, *options: str) -> None:
     """Trains, goes on from a saved state, or stops."""
+    strategy = strategy_of(options)
     keras.utils.set_random_seed(7)
     generator = np.random.default_rng(1)
     x = generator.random((64, 3), dtype="float32")
     y = x.sum(axis=1, keepdims=True)
-    strategy = replicas(2) if "--replicas" in options else ktk.detect_strategy("cpu")
     plan = ktk.plan_batches(
         ktk.describe_strategy(strategy),
         num_samples=64,
         global_batch_size=8,
+        num_validation_samples=16,
         steps_per_execution=2 if "--fused" in options else 1,
     )
     with strategy.scope():
@@ -84,10 +94,13 @@ def main(folder: pathlib.Path, moment: str, *options: str) -> None:
     history = model.fit(
         **data | {"shuffle": False},
         epochs=EPOCHS,
-        validation_data=(x[:16], y[:16]),
+        validation_data=ktk.make_dataset((x[:16], y[:16]), plan, training=False),
         verbose=0,
         callbacks=[*ktk.plan_callbacks(plan), stop, SendSignal(moment)],
     )
+    if not plan.topology.is_chief:
+        folder = folder / "worker"
+        folder.mkdir(exist_ok=True)
     np.savez(
         folder / "weights.npz",
         *model.get_weights(),
