@@ -80,3 +80,35 @@ def test_sigterm_ends_a_worker_although_tensorflow_would_swallow_it():
     # One may see the other go first; neither had to be killed.
     assert 128 + signal.SIGTERM in outcome.exit_codes, "\n".join(lines)
     assert 128 + signal.SIGKILL not in outcome.exit_codes
+
+
+@pytest.mark.slow
+def test_a_worker_that_dies_while_tensorflow_connects_does_not_leave_the_other_waiting():
+    where = addresses_on_loopback()
+    connects = """if True:
+        import tensorflow as tf
+        from keras_tpu_kit.strategy import detect_strategy, workers
+        workers._CONNECTION_SECONDS = 2
+        detect_strategy(timeout=300)
+    """
+    comes_and_goes = f"""if True:
+        from keras_tpu_kit.cluster import Cluster
+        from keras_tpu_kit.strategy.deadline import Deadline
+        from keras_tpu_kit.strategy.meeting import meet
+        meet(Cluster({where!r}, 1), Deadline(300))
+    """
+    lines = []
+    stays = Command(
+        [sys.executable, "-c", connects],
+        env={**QUIET, "TF_CONFIG": Cluster(where, 0).to_tf_config()},
+    )
+    goes = Command([sys.executable, "-c", comes_and_goes], env=QUIET)
+    with (
+        ProcessGroup([stays], write=lines.append) as left,
+        ProcessGroup([goes], write=lines.append) as gone,
+    ):
+        assert gone.wait(LIMIT).exit_code == 0, "\n".join(lines)
+        outcome = left.wait(LIMIT)
+    assert not outcome.timed_out
+    assert outcome.exit_code == 1
+    assert any("_ended_if_it_hangs" in line or "find_workers" in line for line in lines)
