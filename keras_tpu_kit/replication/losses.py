@@ -63,6 +63,7 @@ def _reduce(
         # The gradient is that of the sum, the value that is shown is the mean.
         loss = loss * share.padding(loss.dtype)
         return loss + (share.inverse(loss.dtype) - 1) * (loss - tf.stop_gradient(loss))
+    loss = ops.sum(loss)  # Keras leaves the shape (0,) of no row as it is.
     if reduction == "sum":
         return loss * share.inverse(loss.dtype)
     divisor = _divisor(values, sample_weight, mask, reduction, loss.dtype)

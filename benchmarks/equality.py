@@ -1,0 +1,94 @@
+"""Runs the whole matrix of equality and writes docs/equality.md.
+
+    python benchmarks/equality.py [--strategies 1,2] [--seconds 3600]
+
+Each cell is two epochs of a small model, compared with stock Keras on one device: the kit in
+float64 and float32, and stock Keras in float64. It takes long; the largest strategies most.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import pathlib
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+ROOT = pathlib.Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from tests.equality.cells import EVERY, STRATEGIES, TOLERANCE, Cell  # noqa: E402
+from tests.equality.runner import run  # noqa: E402
+
+_COLUMNS = (("kit", "float64"), ("kit", "float32"), ("stock", "float64"))
+_HEAD = """# Equality
+
+Every cell trains a small model for two epochs on global batches of 16 rows and compares it with
+stock Keras on one device, which sees the same batches. The number is the largest difference of
+any weight, logged loss or metric, evaluation or prediction, relative to the largest value in its
+tensor. The bounds are {float64:g} in float64 and {float32:g} in float32.
+
+Replicas are logical CPU devices, workers are processes on one machine. Nothing here was run on a
+GPU or a TPU. Dropout and augmentation are left out: there replicas differ on purpose.
+BatchNormalization without `synchronized=True` is left out by design as well: it normalises over
+one replica's rows, so its weights are not those of one device, and the report at the start says so.
+
+{told}
+"""
+
+
+def main() -> None:
+    """Runs what the arguments name and writes the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--strategies", default=";".join(STRATEGIES), help="separated by ';'")
+    parser.add_argument("--seconds", type=float, default=3600, help="limit of each process")
+    parser.add_argument("--output", type=pathlib.Path, default=ROOT / "docs" / "equality.md")
+    arguments = parser.parse_args()
+    chosen = arguments.strategies.split(";")
+    cells = [cell for cell in EVERY if cell.strategy in chosen]
+    results = {
+        column: run(cells, dtype=column[1], side=column[0], seconds=arguments.seconds)
+        for column in _COLUMNS
+    }
+    arguments.output.write_text(_page(cells, results), encoding="utf-8")
+    print(_summary(cells, results))
+
+
+def _page(cells: list[Cell], results: Mapping[tuple[str, str], Any]) -> str:
+    lines = [_HEAD.format(**TOLERANCE, told=_summary(cells, results))]
+    for strategy in dict.fromkeys(cell.strategy for cell in cells):
+        replicas = strategy if "workers" in strategy else f"{strategy} replicas"
+        lines += [f"## {replicas.replace('1 replicas', 'One device, replicated')}", ""]
+        lines += ["| model | steps | rows | kit, float64 | kit, float32 | stock, float64 |"]
+        lines += ["|---|---|---|---|---|---|"]
+        for cell in (each for each in cells if each.strategy == strategy):
+            told = " | ".join(_told(results[column][cell]) for column in _COLUMNS)
+            lines.append(f"| {cell.model} | {cell.steps} | {cell.rows} | {told} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _told(outcome: Mapping[str, Any]) -> str:
+    if "gap" in outcome:
+        return f"{outcome['gap']:.0e}"
+    return outcome["error"].replace("|", "/").replace("`", "")[:80]
+
+
+def _summary(cells: list[Cell], results: Mapping[tuple[str, str], Any]) -> str:
+    import keras
+    import tensorflow as tf
+
+    held = {
+        f"{side} in {dtype}": sum(found[cell].get("gap", 1.0) < TOLERANCE[dtype] for cell in cells)
+        for (side, dtype), found in results.items()
+    }
+    counts = ", ".join(f"{name} {count}" for name, count in held.items())
+    return (
+        f"Run on {datetime.date.today()} with TensorFlow {tf.__version__} and Keras "
+        f"{keras.__version__}. Of {len(cells)} cells these hold their bound: {counts}."
+    )
+
+
+if __name__ == "__main__":
+    main()
