@@ -17,6 +17,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import time
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,9 @@ GOALS = {  # At least so many times the samples per second, on so many replicas 
     ("kit", "plain Keras", 2, 128): 1.6,
     ("kit", "plain Keras", 2, 1200): 1.6,
 }
+
+# On a machine that others use, only the time that this process's own threads worked compares.
+CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 
 
 def load(path: str | None) -> tuple[np.ndarray, np.ndarray]:
@@ -143,7 +147,7 @@ def measure(arguments: argparse.Namespace, replicas: int) -> list[dict[str, Any]
     records = []
     for batch in arguments.batches:
         made = contenders(x, y, replicas=replicas, batch=batch, epochs=arguments.epochs)
-        seconds = interleaved_seconds(made, rounds=arguments.rounds)
+        seconds = interleaved_seconds(made, rounds=arguments.rounds, clock=CLOCKS[arguments.clock])
         rows = len(x) * arguments.epochs
         for name, taken in seconds.items():
             records.append(
@@ -205,6 +209,7 @@ def main() -> None:
     parser.add_argument("--batches", type=int, nargs="+", default=[128, 1200])
     parser.add_argument("--replicas", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--clock", choices=CLOCKS, default="wall", help="what a second is (wall)")
     parser.add_argument("--epochs", type=int, default=3, help="epochs a round (3)")
     arguments = parser.parse_args()
     if len(arguments.replicas) == 1:
