@@ -8,8 +8,10 @@ from typing import Any
 import keras
 import keras_tuner
 import numpy as np
+import tensorflow as tf
 
 import keras_tpu_kit as ktk
+from tests.replicas import replicas
 
 
 def rows(count: int = 64) -> tuple[np.ndarray, np.ndarray]:
@@ -19,6 +21,12 @@ def rows(count: int = 64) -> tuple[np.ndarray, np.ndarray]:
 
 
 TRAIN, VALID = rows(64), rows(22)
+CPU = tf.distribute.OneDeviceStrategy("CPU:0")
+
+
+def strategy_of(count: int) -> tf.distribute.Strategy:
+    """Returns a strategy over `count` replicas."""
+    return CPU if count == 1 else replicas(count)
 
 
 def build(hp: keras_tuner.HyperParameters) -> keras.Model:

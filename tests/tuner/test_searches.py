@@ -10,7 +10,7 @@ import tensorflow as tf
 
 import keras_tpu_kit as ktk
 from tests.replicas import replicas
-from tests.tuner.spaces import TRAIN, VALID, Sum, build
+from tests.tuner.spaces import TRAIN, VALID, Sum, build, strategy_of
 
 SEARCHES = {
     "random": (ktk.RandomSearch, {"max_trials": 2}),
@@ -19,10 +19,6 @@ SEARCHES = {
     "hyperband": (ktk.Hyperband, {"max_epochs": 2, "factor": 2}),
 }
 FIXED = {"random": 2, "bayesian": 3, "grid": 3, "hyperband": 5}
-
-
-def strategy_of(count):
-    return tf.distribute.OneDeviceStrategy("CPU:0") if count == 1 else replicas(count)
 
 
 @pytest.mark.parametrize("name", SEARCHES)
@@ -70,9 +66,7 @@ def test_promoted_hyperband_trials_continue_from_their_weights(tmp_path):
             return self
 
     assert fit is keras.Model.fit
-    tuner.search(
-        TRAIN, validation_data=VALID, global_batch_size=16, verbose=0, callbacks=[Watch()]
-    )
+    tuner.search(TRAIN, validation_data=VALID, global_batch_size=16, verbose=0, callbacks=[Watch()])
     trials = [tuner.oracle.trials[trial_id] for trial_id in tuner.oracle.start_order]
     promoted = [
         (index, [each.trial_id for each in trials].index(values["tuner/trial_id"]))

@@ -1,0 +1,84 @@
+"""Rules on searches, said with numbers and names."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from keras_tpu_kit.checks import search as rules
+
+pytestmark = pytest.mark.pure
+
+LOGGED = ["loss", "accuracy", "val_loss", "val_accuracy"]
+
+
+def test_open_scope():
+    assert rules.check_open_scope(False) is None
+    assert rules.check_open_scope(True).code == "search-in-open-scope"
+
+
+@pytest.mark.parametrize(
+    ("names", "has_validation", "fix"),
+    [
+        (["val_accuracy"], True, None),
+        (["loss", "val_loss"], True, None),
+        (["val_acuracy"], True, 'Use objective="val_accuracy".'),
+        (["val_loss"], False, 'Pass validation_data= to search, or use objective="loss".'),
+        (["zzz"], True, 'Use objective="accuracy".'),
+    ],
+)
+def test_objective(names, has_validation, fix):
+    known = LOGGED if has_validation else LOGGED[:2]
+    finding = rules.check_objective(names, known, has_validation)
+    assert (finding.fix if finding else None) == fix
+
+
+def test_objective_where_nothing_is_logged():
+    assert rules.check_objective(["x"], []).fix == "Use a name that training logs."
+
+
+def test_objective_not_measured_says_what_to_do():
+    assert "validation_freq" in rules.objective_not_measured("val_loss", 3).fix
+    assert "two epochs" in rules.objective_not_measured("samples_per_second", 1).fix
+
+
+@pytest.mark.parametrize(
+    ("failed", "limit", "stops"), [(2, 3, False), (3, 3, True), (9, None, False), (0, 3, False)]
+)
+def test_failures_in_a_row(failed, limit, stops):
+    assert (rules.check_failures(failed, limit, "boom") is not None) is stops
+
+
+def test_search_without_result_tells_the_reasons():
+    assert rules.check_any_finished(1, ["diverged"]) is None
+    finding = rules.check_any_finished(0, ["diverged", "diverged", "infeasible"])
+    assert finding.what.endswith("no finished trial out of 3.")
+    assert finding.why == "2 x diverged; 1 x infeasible."
+    assert rules.check_any_finished(0, []).why == "The oracle had no trial to run."
+
+
+@pytest.mark.parametrize(
+    ("batch", "weights", "is_short"),
+    [(64, 100, True), (128, 100, True), (64, 200, True), (32, 100, False), (64, 99, False)],
+)
+def test_memory(batch, weights, is_short):
+    assert (rules.check_memory(batch, weights, [(64, 100)]) is not None) is is_short
+
+
+def test_memory_before_anything_ran_out():
+    assert rules.check_memory(64, 100, []) is None
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_no_hope_without_a_finite_value(value):
+    assert not rules.is_hopeful(value)
+    assert rules.is_hopeful(0.0)
+
+
+def test_pruner_with_hyperband():
+    assert rules.check_pruner("DurableHyperbandOracle", None) is None
+    assert rules.check_pruner("RandomSearchOracle", object()) is None
+    finding = rules.check_pruner("DurableHyperbandOracle", object())
+    assert finding.code == "pruner-with-hyperband"
+    assert all(rules.check_pruner("HyperbandOracle", **cure) is None for cure in finding.cures)
