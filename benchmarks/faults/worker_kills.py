@@ -71,7 +71,9 @@ class Pair:
             if code:
                 self.kill(1 - index)
                 raise SystemExit("\n".join([f"A restart failed ({code}):", *self.lines[index]]))
-        return [json.loads(lines[-1]) for lines in self.lines]
+        # TensorFlow may have the last word.
+        ends = [[line for line in lines if line.startswith('{"epochs"')] for lines in self.lines]
+        return [json.loads(lines[-1]) for lines in ends]
 
 
 def _argv(folder: str, epochs: int) -> list[str]:
