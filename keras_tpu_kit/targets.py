@@ -46,14 +46,18 @@ def load_target(spec: str) -> Any:
         )
     module = importlib.import_module(module_name)
     if not attribute or not hasattr(module, attribute):
-        names = [name for name in vars(module) if not name.startswith("_")]
+        names = [
+            name
+            for name, value in vars(module).items()
+            if not name.startswith("_") and getattr(value, "__module__", None) == module_name
+        ]
         raise KitError(
             Finding(
                 "target-name",
                 "error",
                 what=f"{spec!r} names nothing in the module {module_name!r}.",
-                why=f"It holds {', '.join(sorted(names)[:12]) or 'nothing public'}.",
-                fix=f"Pass {module_name}:NAME with one of these.",
+                why=f"That module defines {', '.join(names[:8]) or 'no function or class'}.",
+                fix=f"Pass {module_name}:NAME with the name of one of its functions or classes.",
             )
         )
     return getattr(module, attribute)

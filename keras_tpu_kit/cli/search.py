@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import importlib
-import importlib.util
 import os
-import pathlib
 import secrets
 import socket
 import sys
@@ -26,6 +23,7 @@ from keras_tpu_kit.searching import (
 )
 from keras_tpu_kit.searching.shares import keep_to_share
 from keras_tpu_kit.searching.supervisor import PARENT_VARIABLE, end_with_parent
+from keras_tpu_kit.targets import load_target
 
 # What the process that supervises this one makes of an error: start it again.
 _EXIT_CODES = {
@@ -202,15 +200,7 @@ def _take_part(args: argparse.Namespace) -> int:
 
 def _make(target: str) -> tuple[Any, dict[str, Any]]:
     """Returns the tuner and what its search takes."""
-    module_name, _, name = target.partition(":")
-    folder = str(pathlib.Path.cwd())
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
-    if module_name.endswith(".py"):
-        raise SearchError(_not_a_tuner(target, "names a file, not a module"))
-    if importlib.util.find_spec(module_name.split(".")[0]) is None:
-        raise SearchError(_not_a_tuner(target, f"names no module that is in {folder} or installed"))
-    make = getattr(importlib.import_module(module_name), name or "make_tuner", None)
+    make = load_target(target if ":" in target else f"{target}:make_tuner")
     if not callable(make):
         raise SearchError(_not_a_tuner(target, "names no function"))
     made = make()

@@ -5,11 +5,8 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
-import importlib
-import inspect
 import os
 import pathlib
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -22,6 +19,7 @@ from keras_tpu_kit.factory import ModelFactory
 from keras_tpu_kit.factory.precision import policy_name
 from keras_tpu_kit.plan import BatchPlan
 from keras_tpu_kit.replication.preparation import build
+from keras_tpu_kit.targets import load_target
 from keras_tpu_kit.topology import Topology
 from keras_tpu_kit.tpu_compiler.lowering import TRACE_ERRORS, trace_refusal
 
@@ -39,7 +37,8 @@ class Subject:
         topology: Where it is meant to train; `precision="auto"` answers for it.
 
     Raises:
-        PreflightError: If `what` is nothing of these, or cannot be found.
+        PreflightError: If `what` is nothing of these.
+        KitError: If `"module:name"` names nothing.
 
     Example:
 
@@ -53,7 +52,7 @@ class Subject:
     """
 
     def __init__(self, what: Any, topology: Topology) -> None:
-        found = _imported(what) if isinstance(what, str) and ":" in what else what
+        found = load_target(what) if isinstance(what, str) and ":" in what else what
         self.name = what if isinstance(what, str) else _name(found)
         self.topology = topology
         self.plan: BatchPlan | None = None
@@ -164,26 +163,6 @@ def _with_policy(model: keras.Model, policy: str) -> keras.Model:
     return again
 
 
-def _imported(spec: str) -> Any:
-    """Returns what `"module:name"` names; the current folder is looked in first."""
-    module_name, _, attribute = spec.partition(":")
-    if str(pathlib.Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(pathlib.Path.cwd()))
-    is_file = module_name.endswith(".py")
-    path = pathlib.Path(module_name)
-    if is_file and str(path.parent.resolve()) not in sys.path:
-        sys.path.insert(0, str(path.parent.resolve()))
-    try:
-        module = importlib.import_module(path.stem if is_file else module_name)
-    except ModuleNotFoundError as error:
-        if error.name not in (module_name, path.stem, module_name.partition(".")[0]):
-            raise
-        raise PreflightError(_no_module(spec, module_name)) from None
-    if not hasattr(module, attribute):
-        raise PreflightError(_no_name(spec, module))
-    return getattr(module, attribute)
-
-
 def _existing_file(path: str | os.PathLike[str]) -> str:
     text = os.fspath(path)
     if text.endswith(".keras") and pathlib.Path(text).is_file():
@@ -215,32 +194,4 @@ def _not_a_subject(found: Any) -> Finding:
         else "The model is built several times, in several ways.",
         fix="Pass a function that returns the compiled model, a ModelFactory, or the path of a "
         ".keras file.",
-    )
-
-
-def _no_module(spec: str, module: str) -> Finding:
-    return Finding(
-        "preflight-no-module",
-        "error",
-        what=f"There is no module {module!r}, asked for by {spec!r}.",
-        why=f"It was looked for in {pathlib.Path.cwd()} and among the installed packages.",
-        fix="Run the command in the folder that holds the file, or pass file.py:name.",
-    )
-
-
-def _no_name(spec: str, module: Any) -> Finding:
-    names = [
-        name
-        for name, value in vars(module).items()
-        if not name.startswith("_")
-        and (inspect.isfunction(value) or inspect.isclass(value))
-        and value.__module__ == module.__name__
-    ]
-    return Finding(
-        "preflight-no-name",
-        "error",
-        what=f"{spec!r} names nothing that {module.__name__} holds.",
-        why="The part behind the colon is a function that returns a compiled model, or a "
-        "ModelFactory.",
-        fix=f"Use one of: {', '.join(names[:8]) or 'none is defined there'}.",
     )

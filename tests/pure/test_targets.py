@@ -10,7 +10,9 @@ from keras_tpu_kit.targets import load_target
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    (tmp_path / "my_training_module.py").write_text("VALUE = 7\n_hidden = 1\n")
+    (tmp_path / "my_training_module.py").write_text(
+        "VALUE = 7\ndef make():\n    pass\ndef _hidden():\n    pass\n"
+    )
     (tmp_path / "my_broken_module.py").write_text("import a_module_that_nobody_has\n")
     yield tmp_path
     sys.modules.pop("my_training_module", None)
@@ -30,7 +32,7 @@ def test_a_module_that_is_not_there_is_explained(folder, spec):
 
 @pytest.mark.parametrize("spec", ["my_training_module:OTHER", "my_training_module"])
 def test_a_name_that_is_not_there_is_explained_with_those_that_are(folder, spec):
-    with pytest.raises(KitError, match="VALUE") as caught:
+    with pytest.raises(KitError, match="make") as caught:
         load_target(spec)
     assert caught.value.finding.code == "target-name"
     assert "_hidden" not in str(caught.value)
