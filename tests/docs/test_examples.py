@@ -50,9 +50,11 @@ def test_the_kit_adds_under_ten_lines():
     assert 0 < len(added) < 10
 
 
-@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)
-def test_an_example_is_under_80_lines(path):
-    assert len(path.read_text().splitlines()) < 80
+@pytest.mark.parametrize(
+    "name", ["existing_project.py", "mnist.py", "stock_project.py", "tfrecords.py"]
+)
+def test_an_example_to_copy_from_is_under_80_lines(name):
+    assert len((EXAMPLES / name).read_text().splitlines()) < 80
 
 
 def test_mnist_learns_its_digits_on_eight_replicas(tmp_path):
