@@ -69,7 +69,7 @@ class Execution:
             return logs
         try:
             logs, steps, waited = self._fused(iterator, may_end)
-        except _OwnLogsFound as found:
+        except _OwnLogsFoundError as found:
             self._own_logs = found.logs
             logs, steps, waited = self._fused(iterator, may_end)
         if may_end:
@@ -121,7 +121,7 @@ class Execution:
 
     def _loop_logs(self, own: Logs) -> Logs:
         if own.keys() != self._own_logs.keys():
-            raise _OwnLogsFound(own)
+            raise _OwnLogsFoundError(own)
         return {key: tf.cast(value, self._own_logs[key].dtype) for key, value in own.items()}
 
     def _run_step(self, data: Any) -> Logs:
@@ -171,7 +171,7 @@ class Execution:
         return {key: results[key] for key in results if key in self._metric_names} | own
 
 
-class _OwnLogsFound(Exception):
+class _OwnLogsFoundError(Exception):
     """A custom step was found to log values of its own; the loop must start with such."""
 
     def __init__(self, logs: Logs) -> None:

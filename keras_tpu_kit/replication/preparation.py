@@ -65,6 +65,8 @@ def feed_whole_batches(strategy: tf.distribute.Strategy, epoch_iterator: Any) ->
         epoch_iterator: What Keras made of the user's data.
     """
     adapter = epoch_iterator.data_adapter
+    if not isinstance(epoch_iterator._distributed_dataset, tf.distribute.DistributedDataset):
+        return  # Without a strategy, Keras distributes nothing.
     is_local_cpu = not in_several_processes(strategy) and all(
         tf.DeviceSpec.from_string(device).device_type == "CPU"
         for device in strategy.extended.worker_devices
