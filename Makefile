@@ -25,7 +25,7 @@ test-pure: $(VENV)/.dev
 lint: $(VENV)/.dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/lint-imports --config setup.cfg
+	$(BIN)/lint-imports
 	$(BIN)/mypy
 
 docs: $(VENV)/.dev
@@ -33,7 +33,7 @@ docs: $(VENV)/.dev
 
 # TensorFlow 2.19.1 is the release for TPUs; an environment of its own holds it.
 test-matrix:
-	$(MAKE) VENV=.venv-tf219 TENSORFLOW='tensorflow==2.19.1' .venv-tf219/.dev
+	$(MAKE) VENV=.venv-tf219 TENSORFLOW='tensorflow==2.19.1' PREFLIGHT= .venv-tf219/.dev
 	.venv-tf219/bin/python -m pytest -n $(JOBS) --dist loadfile tests/ground tests/cases tests/equality
 
 equality: $(VENV)/.dev
@@ -50,6 +50,8 @@ clean:
 	rm -rf .venv .venv-tf219 build dist site .pytest_cache .mypy_cache .ruff_cache
 
 TENSORFLOW ?= tensorflow>=2.19.1,<2.22
+# The TPU compiler's packages; empty where they do not go with TensorFlow or the machine.
+PREFLIGHT ?= ,preflight
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -60,5 +62,5 @@ $(VENV)/.demo: setup.cfg | $(VENV)/bin/python
 	touch $@
 
 $(VENV)/.dev: setup.cfg | $(VENV)/bin/python
-	$(VENV)/bin/python -m pip install --quiet '$(TENSORFLOW)' --editable '.[dev,docs]'
+	$(VENV)/bin/python -m pip install --quiet '$(TENSORFLOW)' --editable '.[dev,docs$(PREFLIGHT)]'
 	touch $@ $(VENV)/.demo

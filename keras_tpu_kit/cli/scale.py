@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
         workers=bool(args.workers),
         accelerator=args.accelerator,
         timeout=args.timeout,
-        progress=lambda text: sys.stderr.write(f"{text}\n") and None,
+        progress=lambda text: print(text, file=sys.stderr),  # noqa: T201
     )
     title = f"Scaling over {unit}, medians of {args.rounds} rounds"
     report.show(report.rows_table(title, figures.HEADER, scaling.rows()))

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from keras_tpu_kit.errors import FactoryError, Finding
+from keras_tpu_kit.factory import ModelFactory
+from keras_tpu_kit.strategy import detect_strategy
 from keras_tpu_kit.targets import load_target
 
 
@@ -48,10 +50,8 @@ def factory_on(target: Any, strategy: Any) -> Any:
         FactoryError: If it is neither a `ModelFactory` class nor a function that returns a
             factory for a strategy.
     """
-    import keras_tpu_kit as ktk
-
     factory = target(strategy) if callable(target) else target
-    if isinstance(factory, ktk.ModelFactory):
+    if isinstance(factory, ModelFactory):
         return factory
     raise FactoryError(
         Finding(
@@ -68,13 +68,11 @@ def factory_on(target: Any, strategy: Any) -> Any:
 
 
 def _strategy(args: argparse.Namespace) -> Any:
-    import keras_tpu_kit as ktk
-
     if os.environ.get("TF_CONFIG", "{}") != "{}":
-        return ktk.detect_strategy()
+        return detect_strategy()
     if args.accelerator == "cpu":
-        return ktk.detect_strategy(simulate=args.replicas)
-    return ktk.detect_strategy(
+        return detect_strategy(simulate=args.replicas)
+    return detect_strategy(
         args.accelerator, devices=[f"GPU:{index}" for index in range(args.replicas)]
     )
 
