@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import pathlib
 import time
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -47,7 +48,9 @@ def main() -> None:
     figures: dict[str, object] = {"tpu": args.tpu}
     for policy in ("float32", "mixed_bfloat16"):
         model = subject.model(precision=policy)
-        subject.build(model, tf.nest.map_structure(lambda s: tf.TensorSpec((2, *s.shape[1:]), s.dtype), batch))
+        subject.build(
+            model, tf.nest.map_structure(lambda s: tf.TensorSpec((2, *s.shape[1:]), s.dtype), batch)
+        )
         started = time.perf_counter()
         tries = [examination.tried(rows, model)[0] for rows in (64, 512)]
         largest = examination.largest(512, model=model)
@@ -59,8 +62,7 @@ def main() -> None:
         }
         print(policy, json.dumps(figures[policy]), flush=True)
     if args.json:
-        with open(args.json, "w") as file:
-            json.dump(figures, file, indent=2)
+        pathlib.Path(args.json).write_text(json.dumps(figures, indent=2))
 
 
 if __name__ == "__main__":

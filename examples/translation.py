@@ -49,7 +49,7 @@ def masked_accuracy(words, logits):
 
 
 def reversal_data(rows, length, vocabulary, seed=0):
-    """Returns `((source, shifted target), target)`: sequences of several lengths, padded at the end."""
+    """Returns `((source, shifted target), target)`: rows of several lengths, padded behind."""
     draw = np.random.default_rng(seed)
     lengths = draw.integers(length // 2, length + 1, rows)
     source = np.full((rows, length), PAD, "int32")

@@ -11,7 +11,8 @@ from keras_tpu_kit.errors import Finding
 # Source: Cloud TPU performance guide, https://cloud.google.com/tpu/docs/performance-guide: arrays
 # are padded to tiles of 8 x 128.
 SUBLANES, LANES = 8, 128
-# Below these nobody gains by changing a layer.
+# Below these nobody gains by changing a layer; a product counts as large from four tiles' work.
+LARGE_PRODUCT = 4 * LANES * LANES
 PADDING_WORTH_SAYING = 0.5
 FLOPS_WORTH_SAYING = 0.05
 # The last TensorFlow with a release for TPUs. Source: the requirements of Keras itself.
@@ -59,13 +60,14 @@ def check_padding(
 
     Example:
 
-    >>> print(check_padding("layer 'narrow'", 128, 16, 16, 0.4).what)
-    The product 128 x 16 x 16 of layer 'narrow' spends 88 % of its work on padding.
+    >>> print(check_padding("layer 'narrow'", 512, 16, 16, 0.4).what)
+    The product 512 x 16 x 16 of layer 'narrow' spends 88 % of its work on padding.
     >>> check_padding("layer 'wide'", 128, 128, 128, 1.0) is None
     True
     """
     waste = padding_waste(rows, depth, columns)
-    if waste < PADDING_WORTH_SAYING or flops_share < FLOPS_WORTH_SAYING:
+    is_large = rows * depth * columns >= LARGE_PRODUCT
+    if not is_large or waste < PADDING_WORTH_SAYING or flops_share < FLOPS_WORTH_SAYING:
         return None
     sizes = [size for size in (depth, columns) if size % LANES]
     return Finding(

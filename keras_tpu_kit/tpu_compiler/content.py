@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import keras
@@ -34,8 +35,11 @@ def model_content(model: keras.Model, batch: Any, step: str) -> Any:
     if not all(_is_keras(type(part)) for part in (model, *model._flatten_layers())):
         return None
     try:
-        config = keras.saving.serialize_keras_object(model)
-        optimizer = keras.saving.serialize_keras_object(model.optimizer)
+        with warnings.catch_warnings():
+            # Keras warns that a lambda cannot be saved; nothing is saved here.
+            warnings.simplefilter("ignore")
+            config = keras.saving.serialize_keras_object(model)
+            optimizer = keras.saving.serialize_keras_object(model.optimizer)
     except (TypeError, ValueError, NotImplementedError, AttributeError):
         return None  # Something in it does not say what it is.
     if not (_is_all_keras(config) and _is_all_keras(optimizer)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from typing import Any
 
 import keras
@@ -67,7 +68,10 @@ def lower_step(model: keras.Model, batch: Any, step: str = "train_step") -> Lowe
 
     function = tf.function(run, jit_compile=True, autograph=False)
     try:
-        concrete = function.get_concrete_function(*flat)
+        with warnings.catch_warnings():
+            # TensorFlow guesses what will be large; the compiler says it.
+            warnings.filterwarnings("ignore", module="tensorflow")
+            concrete = function.get_concrete_function(*flat)
     except TRACE_ERRORS as error:
         raise trace_refusal(error, model) from error
     captured = _captured(model, concrete, batch)
