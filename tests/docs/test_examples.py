@@ -63,6 +63,12 @@ def test_mnist_learns_its_digits_on_eight_replicas(tmp_path):
     assert float(accuracy) >= 0.95
 
 
+def test_tfrecords_learns_from_files(tmp_path):
+    output = run(EXAMPLES / "tfrecords.py", tmp_path)
+    (accuracy,) = re.findall(r"^validation accuracy (0\.\d+)$", output, flags=re.MULTILINE)
+    assert float(accuracy) >= 0.8
+
+
 @pytest.mark.parametrize("name", ["stock_project.py", "existing_project.py"])
 def test_a_project_learns_its_digits_with_and_without_the_kit(name, tmp_path):
     # The user's machine has two accelerators; this one simulates them.
