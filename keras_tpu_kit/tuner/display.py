@@ -115,7 +115,11 @@ class Display:
         try:
             yield
         finally:
-            self._tell("search_end", trials=len(self.oracle.end_order))
+            self._tell(
+                "search_end",
+                trials=len(self.oracle.end_order),
+                proposal_seconds=self.oracle.proposal_seconds,
+            )
             if self._live is not None:
                 self._live.stop()
                 self._live = None

@@ -2,35 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
 import os
 import time
-import zlib
+from collections.abc import Iterator
 from typing import Any
 
-import keras
 import keras_tuner
-import numpy as np
 import tensorflow as tf
-from rich.table import Table
 
-from keras_tpu_kit import report
 from keras_tpu_kit.checks import search as rules
 from keras_tpu_kit.errors import Finding, PlanError, SearchError
 from keras_tpu_kit.searching import ServiceSettings
-from keras_tpu_kit.tuner import results, weights
 from keras_tpu_kit.tuner.adaptation import FactoryHyperModel, HyperModelFactory, as_factory
+from keras_tpu_kit.tuner.answers import SearchAnswers
 from keras_tpu_kit.tuner.display import Display
 from keras_tpu_kit.tuner.feeding import Feeding
-from keras_tpu_kit.tuner.internals import (
-    TrialStatus,
-    is_chief_oracle,
-    load_json,
-    reset_names,
-    save_json,
-)
-from keras_tpu_kit.tuner.picture import draw_search
+from keras_tpu_kit.tuner.internals import TrialStatus, is_chief_oracle, quiet_retracing, save_json
+from keras_tpu_kit.tuner.models import TrialModels
 from keras_tpu_kit.tuner.project import Project
 from keras_tpu_kit.tuner.pruning import Pruner, judge
 from keras_tpu_kit.tuner.record import TrialRecord, reason_of
@@ -42,7 +33,7 @@ from keras_tpu_kit.tuner.trial_run import TrialEnded, TrialRun
 _IDLE_SECONDS = 0.1
 
 
-class SearchEngine(keras_tuner.Tuner):  # type: ignore[misc]
+class SearchEngine(SearchAnswers, TrialModels):
     """Runs the trials of any oracle; behind a KerasTuner class in the bases it gets its oracle.
 
     `class RandomSearch(keras_tuner.RandomSearch, SearchEngine)` keeps KerasTuner's own
@@ -133,10 +124,11 @@ class SearchEngine(keras_tuner.Tuner):  # type: ignore[misc]
 
     def _run_trials(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.on_search_begin()
-        while (trial := self._next_trial()) is not None:
-            self.on_trial_begin(trial)
-            self._try_run_and_update_trial(trial, *args, **kwargs)
-            self.on_trial_end(trial)
+        with cheap_collections(), quiet_retracing():
+            while (trial := self._next_trial()) is not None:
+                self.on_trial_begin(trial)
+                self._try_run_and_update_trial(trial, *args, **kwargs)
+                self.on_trial_end(trial)
         self.on_search_end()
 
     def serve(self) -> None:
@@ -158,11 +150,9 @@ class SearchEngine(keras_tuner.Tuner):  # type: ignore[misc]
             time.sleep(_IDLE_SECONDS)
 
     def on_search_begin(self) -> None:
-        """Sets what exists now apart from garbage collection, which each trial would pay for."""
+        """Is called before the first trial."""
         super().on_search_begin()
         self.project.on_search_begin(self)
-        gc.collect()
-        gc.freeze()
 
     def on_trial_begin(self, trial: Any) -> None:
         """Is called before a trial is built."""
@@ -192,48 +182,12 @@ class SearchEngine(keras_tuner.Tuner):  # type: ignore[misc]
             SearchError: If no trial finished.
         """
         super().on_search_end()
-        gc.unfreeze()
         self.project.on_search_end()
         oracle = self.project.oracle
         if oracle is self.oracle:
             trials = list(oracle.trials.values())
             finished = sum(trial.status == TrialStatus.COMPLETED for trial in trials)
             _require(rules.check_any_finished(finished, [reason_of(trial) for trial in trials]))
-
-    # --- What it came to -------------------------------------------------------------------
-
-    def results(self) -> list[dict[str, Any]]:
-        """Returns what each trial came to, the best first, as dicts of JSON types.
-
-        Among them `score`, `best_epoch`, `outcome` and `reason`, `hyperparameters`, and under
-        `metrics` all that was logged, with its value at the best epoch.
-        """
-        oracle = self.project.oracle
-        return results.ranked(oracle.trials.values(), oracle.objective)
-
-    def results_table(self, most: int | None = None) -> Table:
-        """Returns the results as a table that `rich.print` draws.
-
-        Args:
-            most: Rows to show, or `None` for all.
-        """
-        return results.table(self.results(), self.project.oracle.objective, most)
-
-    def results_summary(self, num_trials: int = 10) -> None:
-        """Prints the best trials.
-
-        Args:
-            num_trials: Rows to show.
-        """
-        report.show(self.results_table(num_trials))
-
-    def plot(self, path: str | os.PathLike[str]) -> None:
-        """Draws the objective over time, and against throughput with the Pareto front, as a PNG.
-
-        Args:
-            path: The file to write.
-        """
-        draw_search(self.results(), self.project.oracle.objective, path)
 
     # --- The space -------------------------------------------------------------------------
 
@@ -276,6 +230,10 @@ class SearchEngine(keras_tuner.Tuner):  # type: ignore[misc]
             record.outcome, record.reason = "out of memory", str(exhausted).splitlines()[0]
             if record.per_replica_batch_size and record.num_weights:
                 self.exhausted.append((record.per_replica_batch_size, record.num_weights))
+            # What did not fit is in cycles, and the next trial needs its room.
+            run.model = None
+            exhausted.__traceback__ = None
+            gc.collect()
         record.seconds = time.perf_counter() - begun
         trial.status, trial.message = record.status, record.to_message()
 
@@ -306,39 +264,20 @@ class SearchEngine(keras_tuner.Tuner):  # type: ignore[misc]
             save_json(self._get_build_config_fname(trial.trial_id), model.get_build_config())
         return history
 
-    def _try_build(self, hp: keras_tuner.HyperParameters) -> keras.Model:
-        """Returns a new model, whose layers and metrics are named as if it were the first."""
-        reset_names()
-        model = self._build_hypermodel(hp)
-        size = sum(int(np.prod(weight.shape)) for weight in model.trainable_weights)
-        if self.max_model_size and size > self.max_model_size:
-            raise TrialEnded("infeasible", f"{size} weights exceed max_model_size.")
-        return model
 
-    def _build_hypermodel(self, hp: keras_tuner.HyperParameters) -> keras.Model:
-        """Returns a new model, which goes on from the trial that it was promoted from."""
-        model: keras.Model = self.hypermodel.build(hp)
-        if "tuner/trial_id" in hp.values:
-            self._restore(model, hp.values["tuner/trial_id"])
-        return model
+@contextlib.contextmanager
+def cheap_collections() -> Iterator[None]:
+    """Sets what exists now apart from garbage collection, which each trial would pay for.
 
-    def load_model(self, trial: Any) -> keras.Model:
-        """Returns the model of a trial with its best weights, on all replicas."""
-        reset_names()
-        model: keras.Model = self.hypermodel.build(trial.hyperparameters)
-        self._restore(model, trial.trial_id)
-        return model
-
-    def _restore(self, model: keras.Model, trial_id: str) -> None:
-        with self.factory.strategy.scope():
-            if not model.built:
-                model.build_from_config(load_json(self._get_build_config_fname(trial_id)))
-            weights.restore(model, self._get_checkpoint_fname(trial_id))
-
-    def seed_execution(self, trial: Any, execution: int) -> None:
-        """Makes weights, shuffling and dropout those of this trial, however often it is begun."""
-        told = f"{self.project.oracle.seed}/{trial.trial_id}/{execution}"
-        keras.utils.set_random_seed(zlib.crc32(told.encode()) % 2**31)
+    A collection goes through all that TensorFlow and Keras made on import, and takes a third of
+    a second; a trial's own objects take a few hundredths.
+    """
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def _require(finding: Finding | None) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import collections
+import contextlib
+import logging
 import math
+from collections.abc import Iterator
 from typing import Any
 
 from keras.src.backend.common import global_state
@@ -30,6 +33,21 @@ def reset_names() -> None:
     seed, and makes TensorFlow compile its kernels again.
     """
     global_state.set_global_attribute("object_name_uids", collections.defaultdict(int))
+
+
+@contextlib.contextmanager
+def quiet_retracing() -> Iterator[None]:
+    """Keeps TensorFlow from warning that each trial's model is traced anew, as it must be."""
+
+    def wanted(record: logging.LogRecord) -> bool:
+        return "triggered tf.function retracing" not in record.getMessage()
+
+    logger = logging.getLogger("tensorflow")
+    logger.addFilter(wanted)
+    try:
+        yield
+    finally:
+        logger.removeFilter(wanted)
 
 
 def trials_in_all(oracle: Any) -> int | None:
@@ -62,6 +80,7 @@ __all__ = [
     "has_chief_oracle",
     "is_chief_oracle",
     "load_json",
+    "quiet_retracing",
     "reset_names",
     "save_json",
     "synchronized",

@@ -64,7 +64,9 @@ def picture(oracle: Any, running: list[Running], now: float) -> RenderableType:
             _duration(now - each.began),
         )
     results = ranked(ended, oracle.objective)
-    return Group(bars, table(results, oracle.objective, _ROWS)) if results else bars
+    if not results:
+        return bars
+    return Group(bars, table(results, oracle.objective, _ROWS, oracle.proposal_seconds))
 
 
 def line(event: dict[str, Any], oracle: Any, seconds: float) -> str:

@@ -67,13 +67,19 @@ def ranked(trials: Iterable[Any], objective: Any) -> list[dict[str, Any]]:
     )
 
 
-def table(results: Sequence[dict[str, Any]], objective: Any, most: int | None = None) -> Table:
+def table(
+    results: Sequence[dict[str, Any]],
+    objective: Any,
+    most: int | None = None,
+    proposal_seconds: float = 0.0,
+) -> Table:
     """Returns a table of results, with what pruning saved below it.
 
     Args:
         results: What `ranked` returns.
         objective: The search's `keras_tuner.Objective`.
         most: Rows to show, or `None` for all.
+        proposal_seconds: Seconds that the algorithm took to choose values, told from a tenth on.
     """
     shown = results if most is None else results[:most]
     names = hyperparameter_names(shown)
@@ -83,7 +89,8 @@ def table(results: Sequence[dict[str, Any]], objective: Any, most: int | None = 
         (*header, *names, "outcome"),
         [_row(each, names) for each in shown],
     )
-    drawn.caption = summary(results)
+    chosen = f" Choosing values took {proposal_seconds:.1f} s." if proposal_seconds >= 0.1 else ""
+    drawn.caption = summary(results) + chosen
     drawn.caption_justify = "left"
     return drawn
 

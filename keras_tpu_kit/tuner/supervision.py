@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -47,6 +48,16 @@ def supervise(oracle: Any, *, judge: Judge | None, display: Any) -> None:
             trial.status = TrialStatus.STOPPED
         return trial
 
+    propose = oracle.populate_space
+
+    def populate_space(trial_id: str) -> Any:
+        began = time.perf_counter()
+        proposal = propose(trial_id)
+        oracle.proposal_seconds += time.perf_counter() - began
+        return proposal
+
+    oracle.proposal_seconds = 0.0
+    oracle.populate_space = populate_space
     oracle.update_trial = functools.partial(update_trial, oracle)
     # Raising in the middle of end_trial would leave the oracle locked and the trial unsaved; the
     # tuner counts failures itself.
@@ -61,3 +72,8 @@ def _before(metrics: Any, epoch: int) -> Any:
         kept.register(name, history.direction)
         kept.set_history(name, [each for each in history.get_history() if each.step < epoch])
     return kept
+
+
+def proposal_seconds(oracle: Any) -> float:
+    """Returns the seconds that a supervised oracle's algorithm took to choose values."""
+    return float(oracle.proposal_seconds)
