@@ -12,6 +12,7 @@ from keras_tpu_kit.callbacks import examination
 from keras_tpu_kit.callbacks.batch_size_check import BatchSizeCheck
 from keras_tpu_kit.callbacks.epoch_observer import OnProblem, checked_on_problem, report_problem
 from keras_tpu_kit.callbacks.examination import Problem
+from keras_tpu_kit.callbacks.expectation import rows_of_epoch, steps_of
 from keras_tpu_kit.callbacks.flops import step_flops
 from keras_tpu_kit.callbacks.steps_per_epoch_check import StepsPerEpochCheck
 from keras_tpu_kit.callbacks.throughput_monitor import ThroughputMonitor
@@ -98,11 +99,9 @@ def callbacks_for(
         )
     return [
         ThroughputMonitor(flops_per_step=_flops_for_mfu(model, facts)),
-        StepsPerEpochCheck(
-            steps_per_epoch=examination.steps_of(facts, steps_per_epoch), on_problem=on_problem
-        ),
+        StepsPerEpochCheck(steps_per_epoch=steps_of(facts, steps_per_epoch), on_problem=on_problem),
         BatchSizeCheck(
-            samples_per_epoch=examination.rows_of_epoch(facts, steps_per_epoch),
+            samples_per_epoch=rows_of_epoch(facts, steps_per_epoch),
             on_problem=on_problem,
         ),
     ]

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import keras
 
+from keras_tpu_kit.callbacks.expectation import steps_of
 from keras_tpu_kit.checks import batches, data, steps
-from keras_tpu_kit.checks.steps import INFINITE
 from keras_tpu_kit.datasets import DataFacts
 from keras_tpu_kit.errors import DataError, Finding, KitError, PlanError, ReplicationError
 from keras_tpu_kit.placement import placement_findings
@@ -68,6 +68,7 @@ def training_problems(
     """
     num_replicas = model.distribute_strategy.num_replicas_in_sync
     replicated = is_replicated(model)
+    facts = _batched_for(model, facts)
     yield from _feeding_problems(facts, num_replicas, replicated)
     if facts.kind == "arrays" and facts.num_samples is not None:
         finding = steps.check_array_steps(facts.num_samples, steps_per_epoch, batch_size)
@@ -98,6 +99,7 @@ def validation_problems(
     """
     num_replicas = model.distribute_strategy.num_replicas_in_sync
     replicated = is_replicated(model)
+    facts = _batched_for(model, facts)
     for problem in _feeding_problems(facts, num_replicas, replicated):
         if problem.finding.severity != "info":
             yield problem
@@ -130,29 +132,17 @@ def plan_problems(plan: BatchPlan, facts: DataFacts) -> Iterator[Problem]:
     yield from (Problem(DataError, finding) for finding in found if finding is not None)
 
 
-def steps_of(facts: DataFacts, steps_per_epoch: int | None) -> int | None:
-    """Returns the steps of one epoch, or `None` where nobody knows them before it ends."""
-    if steps_per_epoch is not None or facts.num_batches is None or facts.num_batches < 0:
-        return steps_per_epoch
-    return facts.num_batches
+def _batched_for(model: keras.Model, facts: DataFacts) -> DataFacts:
+    """Returns the facts with `is_batched` as the model sees it, where shapes leave it open.
 
-
-def rows_of_epoch(facts: DataFacts, steps_per_epoch: int | None) -> int | None:
-    """Returns the rows that each epoch will consume, or `None` where they may differ.
-
-    Args:
-        facts: What is known of the training data.
-        steps_per_epoch: As passed to `fit`.
+    Two columns of shape (4, 1) may be batches or rows; the model's inputs have as many axes as
+    a batch has.
     """
-    if facts.num_batches is None:
-        return None
-    if steps_per_epoch in (None, facts.num_batches):
-        return facts.num_samples
-    sizes = {column.shape[0] if column.shape else None for column in facts.columns}
-    is_even = facts.last_batch_size == facts.batch_size or sizes == {facts.batch_size}
-    if facts.num_batches == INFINITE and facts.batch_size is not None and is_even:
-        return steps_per_epoch * facts.batch_size if steps_per_epoch else None
-    return None
+    inputs = [len(tensor.shape) for tensor in getattr(model, "inputs", None) or []]
+    columns = [len(column.shape) for column in facts.columns if column.name.startswith("x")]
+    if facts.is_batched or not inputs or inputs != columns:
+        return facts
+    return dataclasses.replace(facts, is_batched=True)
 
 
 def _feeding_problems(facts: DataFacts, num_replicas: int, replicated: bool) -> Iterator[Problem]:

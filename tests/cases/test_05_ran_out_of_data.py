@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_tpu_kit import PlanError, Topology
+from keras_tpu_kit import KitError, PlanError, Topology, callbacks_for
 from keras_tpu_kit.datasets import make_dataset, plan_for_data
+from tests.cases.parts import on_replicas
 
 ROWS = tf.data.Dataset.from_tensor_slices((np.zeros((40, 3)), np.zeros((40, 1))))
 TWO = Topology(accelerator="cpu", num_replicas=2)
@@ -29,3 +30,12 @@ def test_what_the_kit_feeds_never_runs_out(data):
     train = make_dataset(data, plan)
     assert plan.steps_per_epoch == 5
     assert sum(1 for _ in train.take(3 * plan.steps_per_epoch)) == 15
+
+
+def test_a_stock_call_of_fit_is_told_the_steps_that_work_and_they_do():
+    model, data = on_replicas(), ROWS.batch(8).prefetch(1)
+    with pytest.raises(KitError, match="3 epochs of steps_per_epoch=10 ask for 30") as refusal:
+        callbacks_for(model, data, steps_per_epoch=10, epochs=3)
+    steps, repeated = refusal.value.finding.cures
+    assert callbacks_for(model, data, epochs=3, **steps)
+    assert repeated and callbacks_for(model, data.repeat(), steps_per_epoch=10, epochs=3)

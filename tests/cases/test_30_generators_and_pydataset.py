@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_tpu_kit import DataError, PlanError, Topology
+from keras_tpu_kit import DataError, PlanError, Topology, callbacks_for
 from keras_tpu_kit.datasets import make_dataset, plan_for_data
+from tests.cases.parts import compiled, on_replicas
 
 FOUR = Topology(accelerator="cpu", num_replicas=4)
 
@@ -63,3 +64,21 @@ def test_a_dataset_without_a_whole_batch_is_named():
     data = tf.data.Dataset.range(6).batch(8, drop_remainder=True)
     with pytest.raises(PlanError, match="num_samples=0"):
         plan_for_data(FOUR, data)
+
+
+def test_a_stock_model_on_replicas_is_told_what_it_cannot_be_fed():
+    rows = tf.data.Dataset.from_tensor_slices((np.ones((16, 3)), np.ones((16, 1))))
+    for data, error, code in (
+        (generator(), DataError, "generator-loses-data"),
+        (Batches(6, 3), PlanError, "batch-not-divisible"),
+        (rows, DataError, "dataset-not-batched"),
+        (rows.take(6).batch(8, drop_remainder=True), PlanError, "dataset-empty"),
+    ):
+        with pytest.raises(error) as refusal:
+            callbacks_for(on_replicas(4), data)
+        assert refusal.value.finding.code == code
+    assert callbacks_for(on_replicas(4), Batches(8, 3))
+
+
+def test_one_device_may_be_fed_a_generator():
+    assert callbacks_for(compiled(), generator())

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_tpu_kit import DataError, Topology
+from keras_tpu_kit import DataError, Topology, callbacks_for
 from keras_tpu_kit.datasets import make_dataset, plan_for_data
+from tests.cases.parts import on_replicas
 
 TWO = Topology(accelerator="cpu", num_replicas=2)
 
@@ -34,3 +35,12 @@ def test_as_a_dataset_no_batch_is_lost():
     plan = plan_for_data(TWO, data, num_samples=24, global_batch_size=4)
     epochs = [x[0, 0].numpy() for x, _ in make_dataset(data, plan).take(12)]
     assert epochs == [0, 1, 2, 3, 4, 5] * 2
+
+
+def test_a_stock_model_on_replicas_is_refused_the_generator_but_not_the_dataset():
+    with pytest.raises(DataError, match="of 6 batches 3 were used"):
+        callbacks_for(on_replicas(), generator(), steps_per_epoch=6)
+    signature = (tf.TensorSpec((4, 1)), tf.TensorSpec((4, 1)))
+    data = tf.data.Dataset.from_generator(generator, output_signature=signature)
+    data = data.apply(tf.data.experimental.assert_cardinality(6)).prefetch(1)
+    assert callbacks_for(on_replicas(), data, steps_per_epoch=6)

@@ -1,0 +1,31 @@
+"""What an epoch should take, by what is known of its data."""
+
+from __future__ import annotations
+
+from keras_tpu_kit.checks.steps import INFINITE
+from keras_tpu_kit.datasets import DataFacts
+
+
+def steps_of(facts: DataFacts, steps_per_epoch: int | None) -> int | None:
+    """Returns the steps of one epoch, or `None` where nobody knows them before it ends."""
+    if steps_per_epoch is not None or facts.num_batches is None or facts.num_batches < 0:
+        return steps_per_epoch
+    return facts.num_batches
+
+
+def rows_of_epoch(facts: DataFacts, steps_per_epoch: int | None) -> int | None:
+    """Returns the rows that each epoch will consume, or `None` where they may differ.
+
+    Args:
+        facts: What is known of the training data.
+        steps_per_epoch: As passed to `fit`.
+    """
+    if facts.num_batches is None:
+        return None
+    if steps_per_epoch in (None, facts.num_batches):
+        return facts.num_samples
+    sizes = {column.shape[0] if column.shape else None for column in facts.columns}
+    is_even = facts.last_batch_size == facts.batch_size or sizes == {facts.batch_size}
+    if facts.num_batches == INFINITE and facts.batch_size is not None and is_even:
+        return steps_per_epoch * facts.batch_size if steps_per_epoch else None
+    return None
