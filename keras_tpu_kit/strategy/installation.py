@@ -138,8 +138,8 @@ def _mute(code: int, output: str, timeout: float) -> Finding:
             "tensorflow-hangs",
             "error",
             what=f"import tensorflow did not end within {timeout:g} s.",
-            why="A slow or busy machine takes longer; and the wheel tensorflow-tpu asks the cloud's "
-            "metadata server for a TPU, and waits for minutes where there is none.",
+            why="A slow or busy machine takes longer; and the wheel tensorflow-tpu asks the "
+            "cloud's metadata server for a TPU, and waits for minutes where there is none.",
             fix="keras-tpu-kit doctor --timeout 300 ; with tensorflow-tpu also "
             "export TPU_SKIP_MDS_QUERY=1 before Python starts.",
         )
