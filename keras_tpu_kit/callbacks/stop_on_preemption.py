@@ -106,7 +106,7 @@ class StopOnPreemption(keras.callbacks.Callback):  # type: ignore[misc]  # Keras
         self._is_chief = topology.is_chief
         self._agreement = Agreement(self.model.distribute_strategy, topology.num_workers)
         self._metrics = None
-        self._input = self._resumed(topology.num_workers)
+        self._input = self._resumed()
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Notes the position, and stops here if asked."""
@@ -143,7 +143,7 @@ class StopOnPreemption(keras.callbacks.Callback):  # type: ignore[misc]  # Keras
         if self._is_chief and tf.io.gfile.exists(self.path):
             tf.io.gfile.remove(self.path)
 
-    def _resumed(self, num_workers: int) -> InputPosition:
+    def _resumed(self) -> InputPosition:
         """Brings the model back to the saved state, if there is one, and watches its input."""
         state = TrainingState.load(self.path)
         if state is None:
@@ -158,7 +158,7 @@ class StopOnPreemption(keras.callbacks.Callback):  # type: ignore[misc]  # Keras
             batches=position.batches,
             steps=position.step,
             reads=self.skip_input,
-            restore_metrics=lambda: state.restore_metrics(self.model, num_workers),
+            restore_metrics=lambda: state.restore_metrics(self.model),
         )
 
     def _stop_if_asked(self) -> None:

@@ -103,19 +103,12 @@ class TrainingState:
         for name, variables in _groups(model).items():
             _assign(variables, self.values[name], name)
 
-    def restore_metrics(self, model: keras.Model, num_workers: int = 1) -> None:
+    def restore_metrics(self, model: keras.Model) -> None:
         """Gives a model's metrics the saved values, once they are built.
 
-        Args:
-            model: The model.
-            num_workers: Workers that all restore; what they hold is added up when it is read.
+        TensorFlow shares a sum out over the replicas of all workers.
         """
-        # TensorFlow shares a sum out over the replicas of one worker only.
-        values = [
-            value / num_workers if value.dtype.kind == "f" else value
-            for value in self.values["metrics"]
-        ]
-        _assign(model.metrics_variables, values, "metrics")
+        _assign(model.metrics_variables, self.values["metrics"], "metrics")
 
 
 def metric_values(model: keras.Model) -> list[np.ndarray]:
