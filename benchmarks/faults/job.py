@@ -65,6 +65,8 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--save", choices=("backup", "preemption"), required=True)
     args = parser.parse_args()
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
     strategy = ktk.detect_strategy(timeout=30)
     plan = ktk.plan_batches(
         ktk.describe_strategy(strategy),

@@ -3,7 +3,8 @@
     python benchmarks/faults/worker_kills.py [--kills 10] [--seed 1] [--json kills.json]
 
 The two workers are started apart, as on two machines, so that the one that is left has to end by
-itself: with an error that says why, within 60 seconds. Then both are started again, and must finish
+itself: with an error that says why, within 60 seconds of the kill, or of when it had imported
+TensorFlow where the kill came before that. Then both are started again, and must finish
 all epochs with finite and equal weights. Moments are drawn evenly over the time that an undisturbed
 run takes, start-up included; the first line of the table is that run.
 """
@@ -58,6 +59,14 @@ class Pair:
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.workers[index].pids[0], signal.SIGKILL)
 
+    def await_ready(self, index: int) -> None:
+        """Waits until a worker has imported TensorFlow, which on a busy machine takes long."""
+        deadline = time.monotonic() + PATIENCE
+        while "ready" not in self.lines[index] and time.monotonic() < deadline:
+            if self.workers[index].exit_codes() != (None,):
+                return
+            time.sleep(0.05)
+
     def wait(self, index: int, seconds: float) -> tuple[int, float, bool]:
         """Returns a worker's exit code, the seconds waited, and whether it had to be ended."""
         begun = time.monotonic()
@@ -94,6 +103,7 @@ def disturb(seconds: float, victim: int, epochs: int) -> dict[str, Any]:
         pair = Pair(folder, epochs)
         time.sleep(seconds)
         pair.kill(victim)
+        pair.await_ready(1 - victim)
         rest_code, rest_seconds, hung = pair.wait(1 - victim, LIMIT)
         said = "\n".join(pair.lines[1 - victim])
         reached = sum(line.startswith("epoch") for line in pair.lines[victim])
