@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from keras_tpu_kit.errors import Finding
@@ -159,6 +159,27 @@ def check_memory(
                 fix=f"Search batch sizes below {batch}, or smaller models.",
             )
     return None
+
+
+def check_compile_args(is_factory: bool, given: Mapping[str, Any]) -> Finding | None:
+    """Returns a finding where a tuner shall compile what a factory compiles.
+
+    Args:
+        is_factory: Whether a `ModelFactory` makes the models.
+        given: `optimizer`, `loss` and `metrics` as passed to the tuner, `None` for not given.
+    """
+    names = [name for name, value in given.items() if value is not None]
+    if not is_factory or not names:
+        return None
+    return Finding(
+        "compiled-twice",
+        "error",
+        what=f"{names[0]}= is passed to the tuner of a ModelFactory.",
+        why="The factory's compile_args says how its models learn, and one of the two would be "
+        "ignored.",
+        fix=f"Return {names[0]!r} from ModelFactory.compile_args, and leave it out here.",
+        cures=({"given": {}},),
+    )
 
 
 def is_hopeful(value: float) -> bool:

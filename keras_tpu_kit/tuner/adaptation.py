@@ -15,7 +15,9 @@ from keras_tpu_kit.factory import ModelFactory
 Finish = Callable[[keras.Model], None]
 
 
-def as_factory(hypermodel: Any, strategy: Any, finish: Finish) -> ModelFactory:
+def as_factory(
+    hypermodel: Any, strategy: Any, finish: Finish, *, needs_model: bool = True
+) -> ModelFactory:
     """Returns a factory for what the user gave; a factory is copied, so that its plan stays.
 
     Args:
@@ -24,10 +26,13 @@ def as_factory(hypermodel: Any, strategy: Any, finish: Finish) -> ModelFactory:
         strategy: A strategy or its name; `"auto"` leaves a factory its own.
         finish: Is called with each model that a hypermodel or function built, in scope, before
             anybody asks whether it is compiled.
+        needs_model: Whether trials build models; otherwise `None` may be given.
 
     Raises:
         FactoryError: If it is neither.
     """
+    if hypermodel is None and not needs_model:
+        return ModelFactory(strategy)
     if isinstance(hypermodel, ModelFactory):
         factory = copy.copy(hypermodel)
         if not isinstance(strategy, str) or strategy != "auto":
@@ -74,6 +79,12 @@ class FactoryHyperModel(keras_tuner.HyperModel):  # type: ignore[misc]
         )
         self.factory = factory
         self.original = original if is_hypermodel else None
+
+    @property
+    def says_objective(self) -> bool:
+        """Whether the user's own `fit` may return an objective that no epoch logs."""
+        original = self.original
+        return original is not None and type(original).fit is not keras_tuner.HyperModel.fit
 
     def build(self, hp: keras_tuner.HyperParameters) -> keras.Model:
         """Returns a compiled model on all replicas."""

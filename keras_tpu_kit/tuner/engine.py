@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from keras_tpu_kit.checks import search as rules
 from keras_tpu_kit.errors import Finding, PlanError, SearchError
+from keras_tpu_kit.factory import ModelFactory
 from keras_tpu_kit.searching import ServiceSettings
 from keras_tpu_kit.tuner.adaptation import FactoryHyperModel, HyperModelFactory, as_factory
 from keras_tpu_kit.tuner.answers import SearchAnswers
@@ -61,10 +62,21 @@ class SearchEngine(SearchAnswers, TrialModels):
     ) -> None:
         _require(rules.check_open_scope(tf.distribute.has_strategy()))
         _require(rules.check_pruner(type(oracle).__name__, pruner))
+        _require(
+            rules.check_compile_args(
+                isinstance(hypermodel, ModelFactory),
+                {name: kwargs.get(name) for name in ("optimizer", "loss", "metrics")},
+            )
+        )
         self.factory = as_factory(
             hypermodel,
             strategy if distribution_strategy is None else distribution_strategy,
             self._override_compile_args,
+            needs_model=type(self).run_trial is SearchEngine.run_trial,
+        )
+        # Whether the factory's plan decides the batch, which its hooks may ask for.
+        self._factory_plans = hypermodel is not None and not isinstance(
+            self.factory, HyperModelFactory
         )
         self.project = Project(directory, project_name, oracle, overwrite=overwrite)
         self.project.prepare()
@@ -77,6 +89,8 @@ class SearchEngine(SearchAnswers, TrialModels):
         # Batch on a replica and weights of each trial that ran out of memory in this process.
         self.exhausted: list[tuple[int, int]] = []
         self._failed_in_a_row = 0
+        if self.project.is_worker:
+            self.display.log = "quiet"
         self._space: keras_tuner.HyperParameters | None = None
         # KerasTuner explores the space before it sets these.
         self.distribution_strategy = None
@@ -113,6 +127,7 @@ class SearchEngine(SearchAnswers, TrialModels):
         self.feeding = Feeding(self.factory, decides_batch=self._factory_plans, seed=seed)
         args, kwargs = self.feeding.open(fit_args, fit_kwargs)
         with self.project.searching(self):
+            self.keep_plan()
             self._explore()
             self.project.on_space_known()
             with self.display.shown(kwargs.get("epochs", 1)):
@@ -192,9 +207,10 @@ class SearchEngine(SearchAnswers, TrialModels):
     # --- The space -------------------------------------------------------------------------
 
     @property
-    def _factory_plans(self) -> bool:
-        """Whether the factory's plan decides the batch, which its hooks may ask for."""
-        return not isinstance(self.factory, HyperModelFactory)
+    def returns_objective(self) -> bool:
+        """Whether user code returns the objective, so that epochs need not log it."""
+        overridden = type(self).run_trial is not SearchEngine.run_trial
+        return overridden or self.hypermodel is None or self.hypermodel.says_objective
 
     def _populate_initial_space(self) -> None:
         """Explores the space, unless hooks may ask for a plan that only data will tell."""

@@ -56,7 +56,7 @@ class EpochReporter(keras.callbacks.Callback):  # type: ignore[misc]
         metrics = measured(logs or {})
         objective = run.objective
         if not objective.has_value(metrics):
-            if run.epochs_reported == 0 and run.ending[0] == "finished":
+            if run.is_logged and run.epochs_reported == 0 and run.ending[0] == "finished":
                 _require_objective(objective, metrics, epoch)
             run.weights.offer(self.model, None)
             return

@@ -212,9 +212,7 @@ class Feeding:
         leaves = [data] if isinstance(data, tf.data.Dataset) else tf.nest.flatten(data)
         key = (*map(id, leaves), plan, training, shuffle)
         if key not in self._datasets:
-            dataset = make_dataset(
-                data, plan, training=training, shuffle=shuffle, seed=self._seed, cache=True
-            )
+            dataset = make_dataset(data, plan, training=training, shuffle=shuffle, seed=self._seed)
             self._datasets[key] = (leaves, dataset)
         return self._datasets[key][1]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import pathlib
 import zlib
 from typing import Any
 
@@ -10,10 +12,14 @@ import keras_tuner
 import numpy as np
 
 from keras_tpu_kit.factory import ModelFactory
+from keras_tpu_kit.plan import BatchPlan
 from keras_tpu_kit.tuner import weights
 from keras_tpu_kit.tuner.internals import load_json, reset_names
 from keras_tpu_kit.tuner.project import Project
+from keras_tpu_kit.tuner.project.files import read_json, write_json
 from keras_tpu_kit.tuner.trial_run import TrialEnded
+
+PLAN_FILE = "plan.json"
 
 
 class TrialModels(keras_tuner.Tuner):  # type: ignore[misc]
@@ -38,8 +44,22 @@ class TrialModels(keras_tuner.Tuner):  # type: ignore[misc]
             self._restore(model, hp.values["tuner/trial_id"])
         return model
 
+    def keep_plan(self) -> None:
+        """Writes the plan that the search's data gave, for `load_model` in another process."""
+        if self.factory.plan is not None and not self.project.is_worker:
+            path = pathlib.Path(self.project.path)
+            path.mkdir(parents=True, exist_ok=True)
+            write_json(path / PLAN_FILE, self.factory.plan.to_dict())
+
     def load_model(self, trial: Any) -> keras.Model:
         """Returns the model of a trial with its best weights, on all replicas."""
+        if self.factory.plan is None:
+            kept = read_json(pathlib.Path(self.project.path) / PLAN_FILE).value
+            if kept is not None:
+                plan = BatchPlan.from_dict(kept)
+                # The hardware may be another one than the search had.
+                topology = self.factory.topology
+                self.factory.plan = dataclasses.replace(plan, topology=topology)
         reset_names()
         model: keras.Model = self.hypermodel.build(trial.hyperparameters)
         self._restore(model, trial.trial_id)

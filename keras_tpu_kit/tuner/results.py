@@ -32,7 +32,7 @@ def result_of(trial: Any, objective: Any) -> dict[str, Any]:
         "outcome": outcome,
         "reason": record.reason if record else (trial.message or ""),
         "objective": objective.name,
-        "score": trial.score if trial.status == TrialStatus.COMPLETED else None,
+        "score": float(trial.score) if trial.status == TrialStatus.COMPLETED else None,
         "best_epoch": trial.best_step + 1 if trial.score is not None else None,
         "hyperparameters": dict(trial.hyperparameters.values),
         "metrics": {

@@ -14,6 +14,7 @@ from keras_tpu_kit.replication import preparation
 from keras_tpu_kit.tuner.backup import EpochBackup
 from keras_tpu_kit.tuner.epochs import EpochReporter, logged_names, objective_names
 from keras_tpu_kit.tuner.internals import (
+    DefaultObjective,
     convert_to_metrics_dict,
     get_best_step,
     validate_trial_results,
@@ -53,6 +54,10 @@ class TrialRun:
         self.ending: tuple[Outcome, str] = ("finished", "")
         self.weights = BestWeights(self.objective)
         self.epochs_reported = 0
+        # Otherwise the user's own code returns it, under whatever name.
+        self.is_logged = not (
+            isinstance(self.objective, DefaultObjective) or engine.returns_objective
+        )
         self._is_known = False
 
     def executions(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
@@ -96,7 +101,7 @@ class TrialRun:
         if train is not None:
             preparation.build(model, train.element_spec)
             known = logged_names(model, callbacks, has_validation)
-            if known is not None:
+            if known is not None and self.is_logged:
                 names = objective_names(self.objective)
                 finding = rules.check_objective(names, known, has_validation)
                 if finding is not None:
@@ -164,8 +169,12 @@ class TrialRun:
         except KeyError:
             finding = rules.objective_not_measured(self.objective.name, self.record.epochs)
             raise SearchError(finding) from None
-        if not rules.is_hopeful(metrics[self.objective.name]):
-            value = metrics[self.objective.name]
+        value = metrics[self.objective.name]
+        if not rules.is_hopeful(value):
+            if self.objective.name in rules.THROUGHPUT_OBJECTIVES:
+                raise SearchError(
+                    rules.objective_not_measured(self.objective.name, self.record.epochs)
+                )
             raise TrialEnded("diverged", f"{self.objective.name} was {value}.")
         self.engine.oracle.update_trial(
             self.trial.trial_id, {**_numbers(metrics), FRESH: 0.0}, step=step
