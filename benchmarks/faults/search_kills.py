@@ -3,8 +3,8 @@
 Three parts, each over random, grid, Hyperband and Bayesian search:
 
 1. A search in one process is killed (SIGKILL) again and again, and started again each time.
-2. `keras-tpu-kit search` runs with a chief and workers; at random moments the chief, a worker or
-   the whole search is killed. What the command does not start again itself, this script does.
+2. What `keras-tpu-kit search` runs, a supervisor, a chief and workers, loses the chief, a worker or
+   all of them at random moments. What the supervisor does not start again, this script does.
 3. A search is stopped in its middle, one of its files is cut off or deleted, and it goes on.
 
 Each search has to end with exactly the trials of one that nobody disturbed: the same names,
@@ -27,13 +27,16 @@ import json
 import os
 import pathlib
 import random
+import select
 import signal
-import subprocess
+import socket
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 HERE = pathlib.Path(__file__).parent
 KINDS = ("random", "grid", "hyperband", "bayesian")
@@ -158,20 +161,15 @@ def environment(kind: str, directory: pathlib.Path, wait: float, kills_own: str 
 
 def fork_search(log: pathlib.Path) -> int:
     """Starts the search in a copy of this process, which has imported TensorFlow, not used it."""
+
+    def search() -> int:
+        tuner, arguments = make_tuner()
+        tuner.search(**arguments)
+        return 0
+
     pid = os.fork()
     if pid == 0:
-        try:
-            output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-            os.dup2(output, 1)
-            os.dup2(output, 2)
-            tuner, arguments = make_tuner()
-            tuner.search(**arguments)
-            os._exit(0)
-        finally:
-            import traceback
-
-            traceback.print_exc()
-            os._exit(1)
+        in_child(log, search)
     return pid
 
 
@@ -260,44 +258,135 @@ def _padded(project: Project, name: str) -> str:
 
 
 class Service:
-    """`keras-tpu-kit search` as a child."""
+    """What `keras-tpu-kit search` runs: its supervisor, a chief and workers.
+
+    Each process is forked from this one, which has imported TensorFlow and never used it, as to
+    import it anew after every kill would take most of the time. Everything else is the command's
+    own. The supervisor asks for processes, and for how they ended, over a socket.
+    """
 
     def __init__(self, directory: pathlib.Path, workers: int) -> None:
-        command = [
-            *(sys.executable, "-m", "keras_tpu_kit", "search", "search_kills:make_tuner"),
-            *("--workers", str(workers)),
-        ]
-        path = os.pathsep.join([str(HERE.parent.parent), os.environ.get("PYTHONPATH", "")])
-        with (directory / "log.txt").open("a") as log:
-            self.process = subprocess.Popen(
-                command,
-                cwd=HERE,
-                env={**os.environ, "PYTHONPATH": path},
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
+        self._log = directory / "log.txt"
+        self.children: dict[str, int] = {}
+        self._codes: dict[int, int | None] = {}
+        self._socket, theirs = socket.socketpair()
+        self.supervisor = os.fork()
+        if self.supervisor == 0:
+            self._socket.close()
+            in_child(self._log, lambda: supervise(theirs, workers))
+        theirs.close()
+        self._codes[self.supervisor] = None
 
-    def children(self) -> dict[str, int]:
-        """Returns the process ids of chief and workers, by name."""
-        found = {}
-        for entry in pathlib.Path("/proc").iterdir():
-            try:
-                parent = (entry / "stat").read_text().rpartition(")")[2].split()[1]
-                if entry.name.isdigit() and int(parent) == self.process.pid:
-                    variables = (entry / "environ").read_text().split("\0")
-                    names = [each for each in variables if each.startswith("KERASTUNER_TUNER_ID=")]
-                    found[names[0].partition("=")[2]] = int(entry.name)
-            except (OSError, IndexError):
-                continue
-        return found
+    def step(self, seconds: float = 0.02) -> int | None:
+        """Answers the supervisor for a while; returns its exit code once it has ended."""
+        readable, _, _ = select.select([self._socket], [], [], seconds)
+        request = self._socket.recv(65536) if readable else b""
+        for pid, code in list(self._codes.items()):
+            if code is None:
+                done, status = os.waitpid(pid, os.WNOHANG)
+                self._codes[pid] = os.waitstatus_to_exitcode(status) if done else None
+        if request:
+            message = json.loads(request)
+            if "pid" in message:
+                answer = self._codes[message["pid"]]
+            else:
+                answer = self._fork(message["name"], message["env"])
+            self._socket.sendall(json.dumps(answer).encode())
+        return self._codes[self.supervisor]
+
+    def _fork(self, name: str, variables: dict[str, str]) -> int:
+        pid = os.fork()
+        if pid == 0:
+            self._socket.close()
+            os.environ.update(variables)
+            # They are children of this process, not of the supervisor.
+            os.environ["KERAS_TPU_KIT_PARENT"] = str(os.getppid())
+            in_child(self._log, take_part)
+        self.children[name], self._codes[pid] = pid, None
+        return pid
+
+    def kill(self, name: str) -> bool:
+        """Kills a process, and returns whether it ran."""
+        pid = self.supervisor if name == "supervisor" else self.children.get(name, 0)
+        if pid == 0 or self._codes[pid] is not None:
+            return False
+        os.kill(pid, signal.SIGKILL)
+        return True
 
     def kill_all(self) -> None:
-        """Kills the command, then all that it started."""
-        children = self.children()
-        self.process.kill()
-        for pid in children.values():
-            os.kill(pid, signal.SIGKILL)
-        self.process.wait()
+        """Kills the supervisor, then all that it had started."""
+        for name in ("supervisor", *self.children):
+            self.kill(name)
+        while None in self._codes.values():
+            for pid in [pid for pid, code in self._codes.items() if code is None]:
+                _, status = os.waitpid(pid, 0)
+                self._codes[pid] = os.waitstatus_to_exitcode(status)
+        self._socket.close()
+
+
+def take_part() -> int:
+    """Is a chief or a worker, as the environment says."""
+    from keras_tpu_kit import cli
+
+    return cli.main(["search", "search_kills:make_tuner"])
+
+
+def supervise(channel: socket.socket, workers: int) -> int:
+    """Is the process that watches the others."""
+    from keras_tpu_kit import processes
+    from keras_tpu_kit.searching import SearchSupervisor, ServiceSettings, this_machine
+
+    def ask(message: dict[str, Any]) -> Any:
+        channel.sendall(json.dumps(message).encode())
+        return json.loads(channel.recv(65536))
+
+    class Forked:
+        """Stands for `processes.ProcessGroup` of one process."""
+
+        def __init__(self, command: processes.Command) -> None:
+            self.pids = (ask({"name": command.name, "env": dict(command.env)}),)
+            self._code: int | None = None
+
+        def exit_codes(self) -> tuple[int | None]:
+            if self._code is None:
+                code = ask({"pid": self.pids[0]})
+                self._code = 128 - code if code is not None and code < 0 else code
+            return (self._code,)
+
+        def stop(self, grace: float = 10.0) -> None:
+            for number in (signal.SIGTERM, signal.SIGKILL):
+                deadline = time.monotonic() + grace
+                if self.exit_codes()[0] is None:
+                    os.kill(self.pids[0], number)
+                while self.exit_codes()[0] is None and time.monotonic() < deadline:
+                    time.sleep(0.02)
+
+    port, token = processes.free_ports(1)[0], "0123456789abcdef"
+    names = ["chief", *(f"worker{place}" for place in range(workers))]
+    chief, *others = [
+        ServiceSettings(name, "127.0.0.1", port, token, wait_seconds=60.0) for name in names
+    ]
+    shares = this_machine("cpu").shares(workers)
+    supervisor = SearchSupervisor([], chief, others, shares, sys.stdout.write, Forked)  # type: ignore[arg-type]
+    return supervisor.run()
+
+
+def in_child(log: pathlib.Path, work: Callable[[], int]) -> NoReturn:
+    """Ends a forked process with the exit code of some work."""
+    code = 1
+    try:
+        output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+        code = work()
+    except SystemExit as stop:
+        code = stop.code if isinstance(stop.code, int) else 1
+    finally:
+        if code not in (0, 75, 79):
+            traceback.print_exc()
+        sys.stdout.flush()
+        os._exit(code)
 
 
 def kill_service(
@@ -306,27 +395,30 @@ def kill_service(
     """Kills chief, workers or all of a served search, and lets it end."""
     with tempfile.TemporaryDirectory() as name:
         directory, kills_own = pathlib.Path(name), SELF_KILLING_TRIAL if kind == "grid" else None
-        environment(kind, directory, 0.6, kills_own)
+        environment(kind, directory, 0.4, kills_own)
         workers = 2 if kind in ("random", "grid") else 1
         targets = [("chief", "worker0", "all")[place % 3] for place in range(kills)]
         service, snapshots, runs = Service(directory, workers), [], 0
-        while service.process.poll() is None and targets:
-            await_progress(directory, runs)
-            time.sleep(chance.uniform(0.0, 1.0))
-            if service.process.poll() is not None:
-                break
-            target, pids = targets.pop(0), service.children()
+        moment = None
+        while (code := service.step()) is None:
+            if not targets:
+                continue
+            if moment is None and len(_lines(directory / "runs.txt")) > runs:
+                moment = time.monotonic() + chance.uniform(0.0, 0.8)
+            if moment is None or time.monotonic() < moment:
+                continue
+            target = targets[0]
             if target == "all":
                 service.kill_all()
-            elif target in pids:
-                os.kill(pids[target], signal.SIGKILL)
+            elif not service.kill(target):
+                continue
+            targets.pop(0)
             tally.kills[f"{kind}, {target}"] += 1
             state = Project.read(directory)
-            runs = sum(state.runs.values())
             snapshots.append((state.ended(), state.runs))
+            runs, moment = sum(state.runs.values()), None
             if target == "all":
                 service = Service(directory, workers)
-        code = service.process.wait()
         if code:
             tally.faults.append((directory / "log.txt").read_text()[-3000:])
         for ended, ran in snapshots:
@@ -375,7 +467,7 @@ def main() -> int:
     parser.add_argument("--json", help="file for the counts")
     arguments = parser.parse_args()
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-    sys.path.insert(0, str(HERE.parent.parent))
+    sys.path[:0] = [str(HERE), str(HERE.parent.parent)]
     # Imported once; the searches run in copies of this process.
     import keras_tpu_kit.tuner  # noqa: F401
 

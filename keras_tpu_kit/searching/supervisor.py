@@ -62,6 +62,7 @@ class SearchSupervisor:
         workers: Settings of each worker.
         shares: For each worker the variables that keep it to its part of the machine.
         write: Receives each line of output, marked with the process's name.
+        start: Starts a process, by default as a program of its own.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class SearchSupervisor:
         workers: Sequence[ServiceSettings],
         shares: Sequence[Mapping[str, str]],
         write: Callable[[str], None],
+        start: Callable[[Command], ProcessGroup] | None = None,
     ) -> None:
         self._argv = list(argv)
         self._chief = _Child(chief, {}) if chief is not None else None
@@ -78,6 +80,7 @@ class SearchSupervisor:
             _Child(settings, share) for settings, share in zip(workers, shares, strict=True)
         ]
         self._write = write
+        self._start_process = start or self._start_program
         self._signal: int | None = None
 
     def run(self) -> int:
@@ -208,9 +211,11 @@ class SearchSupervisor:
             **child.extra,
             PARENT_VARIABLE: str(os.getpid()),
         }
-        command = Command(self._argv, child.name, variables)
-        child.group = ProcessGroup([command], write=self._write, grace=_STOP_GRACE_SECONDS)
+        child.group = self._start_process(Command(self._argv, child.name, variables))
         child.started, child.is_mourned = now, False
+
+    def _start_program(self, command: Command) -> ProcessGroup:
+        return ProcessGroup([command], write=self._write, grace=_STOP_GRACE_SECONDS)
 
     def _stop_all(self) -> None:
         """Ends the workers, then the chief, which notes that it was stopped and not killed."""

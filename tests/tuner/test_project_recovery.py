@@ -38,29 +38,25 @@ def journal(directory):
 def test_a_kill_between_any_two_writes_loses_and_repeats_no_trial(kind, tmp_path, monkeypatch):
     expected = run(tmp_path / "undisturbed", kind)
     replace = pathlib.Path.replace
-    writes = 0
+    writes, fatal = 0, None
 
     def counts(self, target):
         nonlocal writes
         writes += 1
-        if writes in fatal:
+        if writes == fatal:
             raise Killed
         return replace(self, target)
 
-    fatal = set()
     monkeypatch.setattr(pathlib.Path, "replace", counts)
     run(tmp_path / "counted", kind)
-    # Every sixth write of the search, and so each kind of write, is the last of a process.
-    fatal = set(range(3, 2 * writes, 6))
-    writes = 0
-    for _ in range(len(fatal) + 1):
+    # Prime to the number of writes of a trial, so that each kind of write is met.
+    for fatal in range(1, writes, 11 if kind == "bayesian" else 5):
+        directory = tmp_path / str(fatal)
+        writes = 0
         with contextlib.suppress(Killed):
-            found = run(tmp_path / "killed", kind)
-            break
-    failed = {name for name, trial in found.items() if trial[1] == "FAILED"}
-    assert not failed or kind == "random"
-    assert found == expected
-    assert journal(tmp_path / "killed") == sorted(expected)
+            run(directory, kind)
+        assert run(directory, kind) == expected, f"killed before write {fatal}"
+        assert journal(directory) == sorted(expected), f"killed before write {fatal}"
 
 
 @pytest.mark.parametrize("kind", KINDS)

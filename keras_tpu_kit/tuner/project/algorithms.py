@@ -6,6 +6,7 @@ import functools
 from typing import Any
 
 import numpy as np
+import threadpoolctl
 from keras_tuner import oracles
 from keras_tuner.engine import trial as trial_module
 from keras_tuner.src.tuners.gridsearch import LinkedList
@@ -82,7 +83,9 @@ class DurableBayesian:
         """Returns the proposal for a trial, the same after a restart."""
         number = int(trial_id) if trial_id.isdigit() else 0
         self._random_state = np.random.RandomState([self.seed % 2**32, number])
-        response: dict[str, Any] = super().populate_space(trial_id)  # type: ignore[misc]
+        # Small matrices gain nothing from threads, and the cores are the trials'.
+        with threadpoolctl.threadpool_limits(1):
+            response: dict[str, Any] = super().populate_space(trial_id)  # type: ignore[misc]
         return response
 
     def _vectorize_trials(self: Any) -> tuple[Any, Any]:

@@ -52,7 +52,7 @@ class DurableOracle(oracle_module.Oracle):  # type: ignore[misc]
     ongoing_trials: dict[str, trial_module.Trial]
 
     def _begin_durable(self, name: str) -> None:
-        self._name = name
+        self.name = name
         self._guard = threading.RLock()
         self._crashes: dict[str, int] = {}
         self._identity: dict[str, Any] | None = None
@@ -91,7 +91,13 @@ class DurableOracle(oracle_module.Oracle):  # type: ignore[misc]
     def get_state(self) -> dict[str, Any]:
         """Returns the oracle's state with the kit's own, which KerasTuner leaves alone."""
         state: dict[str, Any] = super().get_state()
-        state[KIT_KEY] = {"crashes": dict(self._crashes), "identity": self._identity}
+        begun = set(self._retry_queue) | {t.trial_id for t in self.ongoing_trials.values()}
+        state[KIT_KEY] = {
+            "crashes": dict(self._crashes),
+            "identity": self._identity,
+            # A trial that runs has no second file that knows its values.
+            "running": {name: self.trials[name].hyperparameters.values for name in sorted(begun)},
+        }
         return state
 
     def set_state(self, state: dict[str, Any]) -> None:
@@ -150,6 +156,13 @@ class DurableOracle(oracle_module.Oracle):  # type: ignore[misc]
         }
         files.append_line(self.project_path / JOURNAL_FILE, line)
 
+    def _complete_journal(self) -> None:
+        """Notes the trials whose process died between their last file and the journal."""
+        noted = {line["trial_id"] for line in files.read_lines(self.project_path / JOURNAL_FILE)}
+        for trial_id in self.end_order:
+            if trial_id not in noted:
+                self.note_in_journal(self.trials[trial_id])
+
     def give_back(self, trial_id: str, *, crashed: bool) -> None:
         """Puts a trial whose process is gone back into the queue, or ends it as failed.
 
@@ -204,7 +217,7 @@ class DurableOracle(oracle_module.Oracle):  # type: ignore[misc]
             SearchError: `search-changed`.
         """
         with self.alone():
-            fresh = identity_of(self, self._name)
+            fresh = identity_of(self, self.name)
             findings = self.reload()
             if self._identity is not None:
                 changed = changed_search_finding(self._identity, fresh, str(self.project_path))
@@ -216,6 +229,7 @@ class DurableOracle(oracle_module.Oracle):  # type: ignore[misc]
                 for trial in list(self.ongoing_trials.values()):
                     self.give_back(trial.trial_id, crashed=crashed and not stopped)
             self.save()
+            self._complete_journal()
             self.interruption.forget(self.project_path)
             return findings
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 from keras_tuner.engine import metrics_tracking
 from keras_tuner.engine import trial as trial_module
 
-from keras_tpu_kit.errors import Finding
+from keras_tpu_kit.errors import Finding, SearchError
 from keras_tpu_kit.tuner.project import files
+from keras_tpu_kit.tuner.project.identity import changed_search_finding
 from keras_tpu_kit.tuner.project.layout import JOURNAL_FILE, KIT_KEY, ORACLE_FILE, TRIAL_FILE
 
 if TYPE_CHECKING:
@@ -43,7 +44,8 @@ def recover(oracle: DurableOracle) -> list[Finding]:
         return findings
 
     begun = list(trials) if state_lost else list(state.value["start_order"])
-    _find_lost(begun, trials, journal, oracle, findings)
+    running = {} if state_lost else state.value.get(KIT_KEY, {}).get("running", {})
+    _find_lost(begun, trials, journal, running, oracle, findings)
     if state_lost:
         damage = state.damage or "is missing"
         _rebuild(oracle, trials, begun, kit_state)
@@ -108,6 +110,7 @@ def _find_lost(
     begun: list[str],
     trials: dict[str, trial_module.Trial],
     journal: dict[str, dict[str, Any]],
+    running: dict[str, dict[str, Any]],
     oracle: DurableOracle,
     findings: list[Finding],
 ) -> None:
@@ -125,6 +128,10 @@ def _find_lost(
                 trial.metrics.register(oracle.objective.name, oracle.objective.direction)
                 trial.metrics.update(oracle.objective.name, trial.score, step=trial.best_step)
             what = f"Its values and score were taken from {JOURNAL_FILE}; the rest is lost."
+        elif trial_id in running:
+            trial.status, trial.message = trial_module.TrialStatus.RUNNING, None
+            trial.hyperparameters.values = dict(running[trial_id])
+            what = f"Its values were taken from {ORACLE_FILE}, and it is done again."
         else:
             what = "Nothing else knows of it, so it counts as failed."
         trials[trial_id] = trial
@@ -138,6 +145,13 @@ def _adopt(
     begun: list[str],
 ) -> None:
     """Sets the oracle to a saved state and to trials that may be ahead of it."""
+    identity = state.get(KIT_KEY, {}).get("identity")
+    if identity is not None and identity["oracle"] != oracle.name:
+        # Its state would not even fit.
+        current = {**identity, "oracle": oracle.name}
+        finding = changed_search_finding(identity, current, str(oracle.project_path))
+        assert finding is not None
+        raise SearchError(finding)
     known = set(begun)
     ahead = [trial_id for trial_id in trials if trial_id not in known]
     for trial_id in list(ahead):
