@@ -166,3 +166,7 @@ def test_what_is_written_is_what_tensorflow_reads():
         "cluster": {"worker": ["a:1", "b:2"]},
         "task": {"type": "worker", "index": 1},
     }
+
+
+def test_a_cluster_counts_its_workers():
+    assert Cluster(("host0:12345", "host1:12345", "host2:12345"), 1).num_workers == 3

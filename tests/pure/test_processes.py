@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 
 import pytest
@@ -178,3 +179,29 @@ def test_ports_are_free_and_differ_and_answers_says_who_listens():
 def test_exits_in_words():
     assert "can be resumed" in describe_exit(EXIT_RESUMABLE)
     assert describe_exit(2) == "ended with exit code 2"
+
+
+def test_a_group_runs_in_a_thread_which_leaves_signals_to_the_main_one():
+    handlers = [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)]
+    ended = []
+    thread = threading.Thread(target=lambda: ended.append(run(python("print('done')", "0"))))
+    thread.start()
+    thread.join(60)
+    ((outcome, lines),) = ended
+    assert outcome.exit_code == 0
+    assert any("done" in line for line in lines)
+    assert handlers == [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)]
+
+
+def test_sigterm_to_this_process_reaches_the_group():
+    def write(line):
+        if "up" in line:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        outcome = run_group([python(SAVES, "0")], write=write, timeout=60)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert outcome.exit_code == EXIT_RESUMABLE
+    assert outcome.stopped_by == signal.SIGTERM

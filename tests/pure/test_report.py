@@ -74,3 +74,17 @@ def test_the_throughput_table_says_what_is_known_in_readable_units():
     bare = Throughput(num_replicas=1, rows=1, steps=1, execution_seconds=(1.0,))
     assert "first execution" not in render(throughput_table(bare))
     assert "MFU" not in render(throughput_table(bare))
+
+
+def test_the_throughput_table_compares_with_one_replica_where_that_is_known():
+    run = Throughput(num_replicas=4, rows=380, steps=1, execution_seconds=(1.0,))
+    text = render(throughput_table(run, one_replica_rate=100))
+    assert "95.0%" in text
+    assert "4 x 100 samples per second" in text
+    uncounted = Throughput(num_replicas=4, rows=None, steps=0, execution_seconds=())
+    (line,) = (
+        line
+        for line in render(throughput_table(uncounted, one_replica_rate=100)).splitlines()
+        if "scaling efficiency" in line
+    )
+    assert "unknown" in line

@@ -41,3 +41,9 @@ def test_a_name_that_is_not_there_is_explained_with_those_that_are(folder, spec)
 def test_what_the_module_itself_cannot_import_comes_through(folder):
     with pytest.raises(ModuleNotFoundError, match="a_module_that_nobody_has"):
         load_target("my_broken_module:VALUE")
+
+
+def test_a_folder_that_python_knows_is_not_named_twice(folder):
+    load_target("my_training_module:VALUE")
+    load_target("my_training_module:make")
+    assert sys.path.count(str(folder)) == 1
