@@ -12,6 +12,8 @@ import re
 import keras
 import pytest
 
+from keras_tpu_kit.strategy import detection
+
 ROOT = pathlib.Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(
@@ -39,6 +41,8 @@ def blocks(page: pathlib.Path) -> list[tuple[int, str]]:
 )
 def test_blocks_of_a_page(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    # Each page begins as a process that has not asked for hardware yet.
+    monkeypatch.setattr(detection, "_served", [])
     keras.utils.set_random_seed(1)
     namespace = {"__name__": f"blocks of {page.name}"}
     for line, code in blocks(page):
