@@ -3,9 +3,9 @@
     python benchmarks/overhead.py [--data mnist.npz] [--rounds 9] [--json overhead.json]
 
 The MNIST job: an MLP 784-128-10 at batch 1,200, 50 steps an epoch, one replica by default. One
-model is trained by turns with each set of callbacks and with none; what is added is the median over
-the rounds of the difference to the same round's training without callbacks. Seconds spent inside the
-hooks are counted apart: they have less noise, and leave out what a callback does to the way `fit`
+model is trained by turns with each set of callbacks and with none; what is added is the median
+over the rounds of the difference to the same round without callbacks. Seconds spent inside the
+hooks are counted apart: they have less noise, and leave out what a callback does to how `fit`
 works.
 """
 
