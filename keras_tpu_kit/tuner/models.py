@@ -44,6 +44,21 @@ class TrialModels(keras_tuner.Tuner):  # type: ignore[misc]
             self._restore(model, hp.values["tuner/trial_id"])
         return model
 
+    def _override_compile_args(self, model: keras.Model) -> None:
+        """Compiles with what the tuner was given; KerasTuner can only compile anew."""
+        if model.compiled:
+            super()._override_compile_args(model)
+            return
+        given = {"optimizer": self.optimizer, "loss": self.loss, "metrics": self.metrics}
+        given = {name: value for name, value in given.items() if value is not None}
+        if isinstance(self.optimizer, keras.optimizers.Optimizer):
+            # Each trial's model needs an optimizer of its own.
+            given["optimizer"] = keras.optimizers.deserialize(
+                keras.optimizers.serialize(self.optimizer)
+            )
+        if given:
+            model.compile(**given)
+
     def keep_plan(self) -> None:
         """Writes the plan that the search's data gave, for `load_model` in another process."""
         if self.factory.plan is not None and not self.project.is_worker:

@@ -154,6 +154,17 @@ def test_an_open_scope_is_thrown_away_by_a_search(tmp_path):
         scope.__exit__(None, None, None)
 
 
+def test_compile_arguments_of_a_tuner_fail_for_a_model_that_is_not_compiled(tmp_path):
+    def bare(hp):
+        hp.Float("lr", 1e-3, 1e-1)
+        return keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+
+    with pytest.raises(AttributeError, match="optimizer"):
+        keras_tuner.RandomSearch(
+            bare, "loss", max_trials=1, directory=tmp_path, optimizer="sgd", loss="mse"
+        )._build_hypermodel(keras_tuner.HyperParameters())
+
+
 def test_weights_files_hold_the_optimizer(tmp_path):
     model = stock(count=1)
     model.fit(*rows(8), batch_size=4, verbose=0)
