@@ -131,7 +131,8 @@ def _unfilled_variables() -> Iterator[None]:
     def create(next_creator: Callable[..., Any], **how: Any) -> Any:
         initial = how.get("initial_value")
         if callable(initial):
-            spec = tf.function(initial, autograph=False).get_concrete_function().outputs[0]
+            with tf.__internal__.FuncGraph("shape").as_default():
+                spec = tf.convert_to_tensor(initial())
             is_large = spec.shape.is_fully_defined() and (
                 spec.shape.num_elements() * spec.dtype.size >= _UNFILLED_FROM_BYTES
             )

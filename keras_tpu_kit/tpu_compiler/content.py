@@ -72,5 +72,4 @@ def _is_all_keras(config: Any) -> bool:
     is_foreign = config.get("class_name") in ("function", "__lambda__", "Lambda") or (
         isinstance(module, str) and module != "builtins" and not module.startswith("keras")
     )
-    has_own_name = bool(config.get("registered_name")) and "class_name" in config
-    return not is_foreign and not has_own_name and all(map(_is_all_keras, config.values()))
+    return not is_foreign and all(map(_is_all_keras, config.values()))

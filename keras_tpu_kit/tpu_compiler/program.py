@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-FLOAT64, INT64_KINDS = "f64", ("s64", "u64")
+FLOAT64 = "f64"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,9 +45,8 @@ class ProgramFacts:
 
     Args:
         products: Its matrix products and convolutions; those in a loop's body once.
-        num_instructions: Its instructions.
+        num_instructions: Its instructions, without those whose result nobody needs.
         num_loops: Its loops.
-        loops_of_unknown_length: Loops whose number of turns depends on the data.
         loop_products: How many of the products stand in a loop.
         float64_layers: Names of TensorFlow ops that compute in float64.
         dynamic_layers: Names of TensorFlow ops whose result has a length that depends on data.
@@ -83,7 +82,7 @@ def program_facts(program: Any) -> ProgramFacts:
     dynamic: dict[str, None] = {}
     count = loops = loop_products = 0
     for computation in program.computations:
-        for instruction in computation.instructions:
+        for instruction in _needed(computation):
             count += 1
             loops += instruction.opcode == "while"
             name = instruction.metadata.op_name
@@ -131,6 +130,21 @@ def fingerprint(program: Any) -> str:
     plain.host_program_shape.ClearField("parameter_names")
     plain.entry_computation_id = numbers[plain.entry_computation_id]
     return hashlib.sha256(plain.SerializeToString(deterministic=True)).hexdigest()
+
+
+def _needed(computation: Any) -> Iterator[Any]:
+    """Yields the instructions that a computation's result needs; the compiler drops the others.
+
+    TensorFlow lowers gradients that nobody uses, such as that of a first layer's input.
+    """
+    by_id = {instruction.id: instruction for instruction in computation.instructions}
+    waiting, seen = [computation.root_id], set()
+    while waiting:
+        number = waiting.pop()
+        if number not in seen:
+            seen.add(number)
+            waiting += [*by_id[number].operand_ids, *by_id[number].control_predecessor_ids]
+    yield from (each for each in computation.instructions if each.id in seen)
 
 
 def _computations_in_loops(program: Any) -> set[int]:
@@ -187,13 +201,3 @@ def _dtype(shape: Any) -> str:
         .enum_type.values_by_number[shape.element_type]
         .name
     ).lower()
-
-
-def layer_names(names: tuple[str, ...]) -> Iterator[str]:
-    """Yields op names without gradients' prefixes, each once."""
-    seen: set[str] = set()
-    for name in names:
-        plain = name.removeprefix("gradient_tape/")
-        if plain not in seen:
-            seen.add(plain)
-            yield plain
