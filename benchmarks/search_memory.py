@@ -51,9 +51,9 @@ def make_tuner() -> Any:
     return tuner, {"x": x, "y": y, "validation_data": (x, y), "batch_size": 16, "epochs": 2}
 
 
-def measure(trials: int, arguments: list[str]) -> list[tuple[int, float]]:
+def measure(trials: int, arguments: list[str], path: str | None) -> list[tuple[int, float]]:
     """Runs the search, and returns pairs of trials finished and megabytes resident."""
-    samples = []
+    samples: list[tuple[int, float]] = []
     with tempfile.TemporaryDirectory() as directory:
         variables = {"SEARCH_MEMORY_TRIALS": str(trials), "SEARCH_MEMORY_DIRECTORY": directory}
         command = [
@@ -61,17 +61,19 @@ def measure(trials: int, arguments: list[str]) -> list[tuple[int, float]]:
             *arguments,
         ]
         here = pathlib.Path(__file__).parent
-        path = os.pathsep.join([str(here.parent), os.environ.get("PYTHONPATH", "")])
+        folders = os.pathsep.join([str(here.parent), os.environ.get("PYTHONPATH", "")])
         search = subprocess.Popen(
             command,
             cwd=here,
-            env={**os.environ, **variables, "PYTHONPATH": path},
+            env={**os.environ, **variables, "PYTHONPATH": folders},
             stdout=subprocess.DEVNULL,
         )
         journal = pathlib.Path(directory, "memory", "trials.jsonl")
         while search.poll() is None:
             finished = len(journal.read_bytes().splitlines()) if journal.exists() else 0
             samples.append((finished, sum(map(resident_megabytes, family(search.pid)))))
+            if path is not None and len(samples) % 60 == 0:
+                pathlib.Path(path).write_text(json.dumps({"samples": samples}))
             time.sleep(0.5)
         if search.returncode:
             raise SystemExit(f"The search ended with exit code {search.returncode}.")
@@ -133,7 +135,7 @@ def main() -> int:
     parser.add_argument("--trials", type=int, default=200)
     parser.add_argument("--json", help="file for the figures and all samples")
     arguments, rest = parser.parse_known_args()
-    samples = measure(arguments.trials, rest or ["--workers", "1"])
+    samples = measure(arguments.trials, rest or ["--workers", "1"], arguments.json)
     found = figures(samples)
     for name, value in found.items():
         sys.stdout.write(f"{name:>16} {value:10.2f}\n")

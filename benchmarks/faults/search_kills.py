@@ -35,7 +35,7 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 HERE = pathlib.Path(__file__).parent
@@ -124,6 +124,16 @@ class Project:
         journal = Counter(json.loads(line)["trial_id"] for line in lines if line.endswith("}"))
         return cls(trials, journal, Counter(_lines(directory / "runs.txt")))
 
+    @staticmethod
+    def running(directory: pathlib.Path) -> dict[str, str]:
+        """Returns the trials that run now, by the name of their worker."""
+        try:
+            state = json.loads((directory / "kills[1]" / "oracle.json").read_text())
+        except (OSError, ValueError):
+            return {}
+        ended = set(state["end_order"])
+        return {who: name for who, name in state["ongoing_trials"].items() if name not in ended}
+
     def ended(self) -> set[str]:
         """Returns the trials that are over."""
         return {name for name, trial in self.trials.items() if trial[1] in ("COMPLETED", "FAILED")}
@@ -134,7 +144,11 @@ def _lines(path: pathlib.Path) -> list[str]:
 
 
 def differences(found: Project, expected: Project, kills_own: str | None) -> list[str]:
-    """Returns how a search that was disturbed differs from one that was not."""
+    """Returns how a search that was disturbed differs from one that was not.
+
+    No kill here hits a trial that two have hit already, so that only the trial that kills its own
+    process may end as failed.
+    """
     faults = []
     for name in sorted(expected.trials.keys() | found.trials.keys()):
         has, wants = found.trials.get(name), expected.trials.get(name)
@@ -203,6 +217,15 @@ def await_progress(directory: pathlib.Path, runs: int, seconds: float = 120.0) -
         time.sleep(0.02)
 
 
+def may_hit(running: Iterable[str], hits: Counter[str]) -> bool:
+    """Notes that trials are about to lose their process, unless one did so twice before."""
+    names = list(running)
+    if any(hits[name] >= 2 for name in names if name):
+        return False
+    hits.update(names)
+    return True
+
+
 class Tally:
     """Counts what was done and what was found."""
 
@@ -210,6 +233,17 @@ class Tally:
         self.kills: Counter[str] = Counter()
         self.truncations = self.reopened = self.self_kills = 0
         self.faults: list[str] = []
+
+    def counts(self) -> dict[str, Any]:
+        """Returns all of it."""
+        return {
+            "kills": dict(self.kills),
+            "kills_in_all": sum(self.kills.values()),
+            "deaths_by_own_trial": self.self_kills,
+            "truncations": self.truncations,
+            "reopened": self.reopened,
+            "faults": self.faults,
+        }
 
     def run_again(self, before: set[str], runs: Counter[str], directory: pathlib.Path) -> None:
         """Notes trials that ran after they were over."""
@@ -225,13 +259,15 @@ def kill_in_process(
     with tempfile.TemporaryDirectory() as name:
         directory, kills_own = pathlib.Path(name), SELF_KILLING_TRIAL if kind == "random" else None
         environment(kind, directory, 0.25, kills_own)
-        done, snapshots = 0, []
+        done, snapshots, hits = 0, [], Counter[str]()
         while True:
             runs = len(_lines(directory / "runs.txt"))
             pid = fork_search(directory / "log.txt")
             if done < kills:
                 await_progress(directory, runs)
                 code = finish(pid, chance.uniform(0.0, 0.8))
+                while code is None and not may_hit(Project.running(directory).values(), hits):
+                    code = finish(pid, chance.uniform(0.0, 0.8))
                 if code is None:
                     os.kill(pid, signal.SIGKILL)
                     code = finish(pid)
@@ -399,7 +435,7 @@ def kill_service(
         workers = 2 if kind in ("random", "grid") else 1
         targets = [("chief", "worker0", "all")[place % 3] for place in range(kills)]
         service, snapshots, runs = Service(directory, workers), [], 0
-        moment = None
+        moment, hits = None, Counter[str]()
         while (code := service.step()) is None:
             if not targets:
                 continue
@@ -407,7 +443,11 @@ def kill_service(
                 moment = time.monotonic() + chance.uniform(0.0, 0.8)
             if moment is None or time.monotonic() < moment:
                 continue
-            target = targets[0]
+            target, running = targets[0], Project.running(directory)
+            hit = {"chief": [], "worker0": [running.get("worker0", "")], "all": running.values()}
+            if not may_hit(hit[target], hits):
+                moment = time.monotonic() + chance.uniform(0.0, 0.8)
+                continue
             if target == "all":
                 service.kill_all()
             elif not service.kill(target):
@@ -472,30 +512,22 @@ def main() -> int:
     import keras_tpu_kit.tuner  # noqa: F401
 
     tally, chance = Tally(), random.Random(arguments.seed)
-    expected = {kind: undisturbed(kind) for kind in arguments.kinds}
-    each = arguments.kills // (2 * len(expected))
-    for kind, project in expected.items():
-        sys.stdout.write(f"{kind}: {len(project.trials)} trials\n")
+    each = arguments.kills // (len({1, 2} & set(arguments.parts)) * len(arguments.kinds) or 1)
+    for kind in arguments.kinds:
+        expected = undisturbed(kind)
+        sys.stdout.write(f"{kind}: {len(expected.trials)} trials\n")
         if 1 in arguments.parts:
-            kill_in_process(kind, project, each, tally, chance)
+            kill_in_process(kind, expected, each, tally, chance)
         if 2 in arguments.parts:
-            kill_service(kind, project, each, tally, chance)
+            kill_service(kind, expected, each, tally, chance)
         if 3 in arguments.parts:
-            for _ in range(arguments.truncations // len(expected)):
-                truncate(kind, project, tally, chance)
-        sys.stdout.write(f"  kills so far {sum(tally.kills.values())}, faults {tally.faults}\n")
+            for _ in range(arguments.truncations // len(arguments.kinds)):
+                truncate(kind, expected, tally, chance)
+        text = json.dumps(tally.counts(), indent=2)
+        sys.stdout.write(f"{text}\n")
         sys.stdout.flush()
-    counts = {
-        "kills": dict(tally.kills),
-        "kills_in_all": sum(tally.kills.values()),
-        "deaths_by_own_trial": tally.self_kills,
-        "truncations": tally.truncations,
-        "reopened": tally.reopened,
-        "faults": tally.faults,
-    }
-    sys.stdout.write(json.dumps(counts, indent=2) + "\n")
-    if arguments.json:
-        pathlib.Path(arguments.json).write_text(json.dumps(counts, indent=2))
+        if arguments.json:
+            pathlib.Path(arguments.json).write_text(text)
     return int(bool(tally.faults) or tally.reopened < tally.truncations)
 
 

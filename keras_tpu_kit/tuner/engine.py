@@ -153,6 +153,11 @@ class SearchEngine(SearchAnswers, TrialModels):
         with ChiefServer(self.project.oracle, settings) as server:
             server.serve()
 
+    def save(self) -> None:
+        """Marks the project as one that can be reloaded; its oracle has saved itself."""
+        if not self._is_worker():
+            self.project.save_tuner_file(self.tuner_id)
+
     def _next_trial(self) -> Any:
         """Returns a trial to run, or `None` when the search is over."""
         while True:

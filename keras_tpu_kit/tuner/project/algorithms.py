@@ -11,6 +11,8 @@ from keras_tuner import oracles
 from keras_tuner.engine import trial as trial_module
 from keras_tuner.src.tuners.gridsearch import LinkedList
 
+from keras_tpu_kit.tuner.project.ahead import AHEAD_FROM, ProposalsAhead
+
 
 def algorithm_part(original: type[Any]) -> tuple[type[Any], ...]:
     """Returns the classes that make an oracle class's own state durable, if it has any."""
@@ -79,7 +81,30 @@ class DurableHyperband:
 class DurableBayesian:
     """Makes each proposal depend on the seed and the finished trials alone, not on the process."""
 
+    _ahead: ProposalsAhead | None = None
+
+    def propose_ahead(self) -> None:
+        """Lets later proposals be computed while workers train; what a chief asks for."""
+        self._ahead = ProposalsAhead(self)
+
+    def create_trial(self: Any, tuner_id: str) -> trial_module.Trial:
+        """Returns the next trial, and has the one after it computed."""
+        with self.alone():
+            trial = super().create_trial(tuner_id)  # type: ignore[misc]
+            if trial.status == trial_module.TrialStatus.RUNNING and self._computes_ahead():
+                number = len(self.trials)
+                self._ahead.begin(f"{number:0{len(str(self.max_trials))}d}")
+            return trial
+
     def populate_space(self: Any, trial_id: str) -> dict[str, Any]:
+        """Returns the proposal for a trial, or that it is being computed."""
+        if self._computes_ahead():
+            ready: dict[str, Any] = self._ahead.answer(trial_id)
+            return ready
+        proposal: dict[str, Any] = self.propose(trial_id)
+        return proposal
+
+    def propose(self: Any, trial_id: str) -> dict[str, Any]:
         """Returns the proposal for a trial, the same after a restart."""
         number = int(trial_id) if trial_id.isdigit() else 0
         self._random_state = np.random.RandomState([self.seed % 2**32, number])
@@ -87,6 +112,15 @@ class DurableBayesian:
         with threadpoolctl.threadpool_limits(1):
             response: dict[str, Any] = super().populate_space(trial_id)  # type: ignore[misc]
         return response
+
+    def _computes_ahead(self: Any) -> bool:
+        """Whether proposals come from the Gaussian process and take long."""
+        dimensions = len(self.hyperparameters.space)
+        initial = self.num_initial_points or max(3 * dimensions, 3)
+        completed = trial_module.TrialStatus.COMPLETED
+        finished = sum(trial.status == completed for trial in self.trials.values())
+        # One more than both, as the last that finished may be taken as running.
+        return self._ahead is not None and finished > max(AHEAD_FROM, initial)
 
     def _vectorize_trials(self: Any) -> tuple[Any, Any]:
         """Returns finished and running trials as vectors, those running with a cautious score.

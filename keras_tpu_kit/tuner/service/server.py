@@ -17,6 +17,7 @@ from keras_tpu_kit.checks import service as rules
 from keras_tpu_kit.errors import Finding, SearchError
 from keras_tpu_kit.searching import messages
 from keras_tpu_kit.searching.environment import ServiceSettings
+from keras_tpu_kit.tuner.project.algorithms import DurableBayesian
 from keras_tpu_kit.tuner.project.durable import DurableOracle
 from keras_tpu_kit.tuner.service.servicer import SearchServicer
 
@@ -39,6 +40,8 @@ class ChiefServer:
 
     def __init__(self, oracle: DurableOracle, settings: ServiceSettings) -> None:
         self.servicer = SearchServicer(oracle)
+        if isinstance(oracle, DurableBayesian):
+            oracle.propose_ahead()
         self._server = grpc.server(
             futures.ThreadPoolExecutor(_THREADS),
             interceptors=[_TokenCheck(settings.token)],
