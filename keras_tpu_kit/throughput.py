@@ -7,8 +7,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 
 @dataclasses.dataclass(frozen=True)
 class Chip:
@@ -128,7 +126,10 @@ class Throughput:
         """Returns the seconds within which `percent` % of the executions ended."""
         if not self.execution_seconds:
             return math.nan
-        return float(np.percentile(self.execution_seconds, percent))
+        seconds = sorted(self.execution_seconds)
+        place = (len(seconds) - 1) * percent / 100
+        below, above = seconds[math.floor(place)], seconds[math.ceil(place)]
+        return below + (above - below) * (place - math.floor(place))
 
     @property
     def input_wait_share(self) -> float | None:
