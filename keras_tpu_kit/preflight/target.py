@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 
-from keras_tpu_kit.topology import Topology
+from keras_tpu_kit.topology import Accelerator, Topology
 from keras_tpu_kit.tpu_types import TpuType, tpu_type
 
 
@@ -35,7 +35,7 @@ def target(name: str) -> Target:
     """
     other = re.fullmatch(r"(gpu|cpu)(?:-(\d+))?", name.strip().lower())
     if other:
-        accelerator = "gpu" if other[1] == "gpu" else "cpu"
+        accelerator: Accelerator = "gpu" if other[1] == "gpu" else "cpu"
         return Target(Topology(accelerator=accelerator, num_replicas=int(other[2] or 1)), None)
     slice_ = tpu_type(name)
     return Target(slice_.topology, slice_)

@@ -5,12 +5,15 @@ TensorFlow, no Keras, not the kit. Called as `python child.py REQUEST ANSWER`, t
 Whatever the native code writes goes to this process's own output.
 """
 
+from __future__ import annotations
+
 import importlib.metadata
 import json
 import os
 import pathlib
 import sys
 import time
+from typing import Any
 
 PACKAGES = ("jax", "jaxlib", "libtpu")
 
@@ -24,10 +27,10 @@ module @too_large {
 """
 
 
-def main(request_path, answer_path):
+def main(request_path: str, answer_path: str) -> None:
     """Reads a request, compiles, and writes the answer."""
     request = json.loads(pathlib.Path(request_path).read_text())
-    answer = {"versions": versions()}
+    answer: dict[str, Any] = {"versions": versions()}
     try:
         answer.update(compile_program(request))
     except ImportError as error:
@@ -42,15 +45,15 @@ def main(request_path, answer_path):
 class RefusedError(Exception):
     """The compiler said no, at a stage, in its own words."""
 
-    def __init__(self, stage, error):
+    def __init__(self, stage: str, error: BaseException) -> None:
         super().__init__(str(error))
         self.stage = stage
         self.message = str(error)
 
 
-def versions():
+def versions() -> dict[str, str | None]:
     """Returns the installed version of each package, or `None`."""
-    found = {}
+    found: dict[str, str | None] = {}
     for name in PACKAGES:
         try:
             found[name] = importlib.metadata.version(name)
@@ -59,7 +62,7 @@ def versions():
     return found
 
 
-def compile_program(request):
+def compile_program(request: dict[str, Any]) -> dict[str, Any]:
     """Returns what the compiler says of a serialized HLO program."""
     # The answers to what libtpu would ask a cloud machine's metadata server; without them it
     # waits for a server that is not there.
@@ -98,7 +101,7 @@ def compile_program(request):
         numpy.zeros((1, 1), "int32")
     )
 
-    def compiled(module):
+    def compiled(module: Any) -> Any:
         return device.client.compile(module, xla_client.DeviceList((device,)), options)
 
     started = time.perf_counter()
@@ -113,7 +116,7 @@ def compile_program(request):
     pathlib.Path(request["optimized_path"]).write_text(text)
     try:
         compiled(parse_text(TOO_LARGE))
-        available = None
+        available: str | None = None
     except refusals as error:
         available = str(error)
     return {
@@ -130,15 +133,15 @@ def compile_program(request):
     }
 
 
-def parse(xla_client, serialized):
+def parse(xla_client: Any, serialized: bytes) -> Any:
     """Returns serialized HLO as an MLIR module without `mhlo.copy`, which is an identity here."""
     from jaxlib.mlir import ir
 
     computation = xla_client.XlaComputation(serialized)
     module = parse_text(xla_client._xla.mlir.xla_computation_to_mlir_module(computation))
-    copies = []
+    copies: list[Any] = []
 
-    def drop_copy(operation):
+    def drop_copy(operation: Any) -> Any:
         if operation.name == "mhlo.copy":
             operation.results[0].replace_all_uses_with(operation.operands[0])
             copies.append(operation)
@@ -151,7 +154,7 @@ def parse(xla_client, serialized):
     return module
 
 
-def parse_text(text):
+def parse_text(text: str) -> Any:
     """Returns an MLIR module from its text."""
     from jax._src.interpreters import mlir
     from jaxlib.mlir import ir
