@@ -13,7 +13,7 @@ from rich.text import Text
 
 from keras_tpu_kit.tuner.internals import TrialStatus, trials_in_all
 from keras_tpu_kit.tuner.record import TrialRecord
-from keras_tpu_kit.tuner.results import figure, ranked, table
+from keras_tpu_kit.tuner.results import figure, ranked, table, values_of
 
 # Trials in the live table; the others are in `results_table()`.
 _ROWS = 10
@@ -60,7 +60,7 @@ def picture(oracle: Any, running: list[Running], now: float) -> RenderableType:
             f"trial {each.trial.trial_id}",
             ProgressBar(total=each.planned_epochs, completed=each.epochs, width=30),
             f"epoch {each.epochs}/{each.planned_epochs}",
-            Text(_values(each.trial), overflow="ellipsis", no_wrap=True),
+            Text(values_of(each.trial.hyperparameters.values), overflow="ellipsis", no_wrap=True),
             _duration(now - each.began),
         )
     results = ranked(ended, oracle.objective)
@@ -78,11 +78,7 @@ def line(event: dict[str, Any], oracle: Any, seconds: float) -> str:
         seconds: Seconds since the search began.
     """
     total = trials_in_all(oracle)
-    values = ", ".join(
-        f"{name}={figure(value)}"
-        for name, value in event["hyperparameters"].items()
-        if not name.startswith("tuner/")
-    )
+    values = values_of(event["hyperparameters"])
     score = "" if event["score"] is None else f" {event['objective']}={figure(event['score'])}"
     why = f" ({event['reason']})" if event["reason"] else ""
     count = f"{len(oracle.end_order)}/{total or '?'}"
@@ -125,11 +121,6 @@ def _best(oracle: Any) -> str:
         return "no value yet"
     best = max(scores) if oracle.objective.direction == "max" else min(scores)
     return f"best {oracle.objective.name} {figure(float(best))}"
-
-
-def _values(trial: Any) -> str:
-    values = trial.hyperparameters.values.items()
-    return ", ".join(f"{n}={figure(v)}" for n, v in values if not n.startswith("tuner/"))
 
 
 def _duration(seconds: float) -> str:

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.table import Table
 
-from keras_tpu_kit import report
 from keras_tpu_kit.tuner.internals import TrialStatus
-from keras_tpu_kit.tuner.record import TrialRecord, reason_of
-
-# Hyperparameters of Hyperband's own begin so; they are no choice of the user's.
-_INTERNAL = "tuner/"
+from keras_tpu_kit.tuner.record import TrialRecord
 
 
 def result_of(trial: Any, objective: Any) -> dict[str, Any]:
@@ -81,17 +77,20 @@ def table(
         most: Rows to show, or `None` for all.
         proposal_seconds: Seconds that the algorithm took to choose values, told from a tenth on.
     """
-    shown = results if most is None else results[:most]
-    names = hyperparameter_names(shown)
-    header = ("trial", objective.name, "best epoch", "epochs", "time", "samples/s", "batch")
-    drawn = report.rows_table(
-        "Trials",
-        (*header, *names, "outcome"),
-        [_row(each, names) for each in shown],
-    )
     chosen = f" Choosing values took {proposal_seconds:.1f} s." if proposal_seconds >= 0.1 else ""
-    drawn.caption = summary(results) + chosen
-    drawn.caption_justify = "left"
+    drawn = Table(
+        title="Trials",
+        title_justify="left",
+        title_style="bold",
+        caption=summary(results) + chosen,
+        caption_justify="left",
+    )
+    for name in ("trial", objective.name, "best at", "epochs", "time", "samples/s", "batch"):
+        drawn.add_column(name, justify="left" if name == "trial" else "right", no_wrap=True)
+    drawn.add_column("outcome", overflow="fold")
+    drawn.add_column("values", overflow="fold")
+    for each in results if most is None else results[:most]:
+        drawn.add_row(*_row(each))
     return drawn
 
 
@@ -112,15 +111,19 @@ def summary(results: Sequence[dict[str, Any]]) -> str:
     return f"{told}; {spent:.2g} device-hours{pruned}."
 
 
-def hyperparameter_names(results: Iterable[dict[str, Any]]) -> list[str]:
-    """Returns the names of all hyperparameters that were searched, in order of appearance."""
-    names: dict[str, None] = {}
-    for each in results:
-        names.update(dict.fromkeys(each["hyperparameters"]))
-    return [name for name in names if not name.startswith(_INTERNAL)]
+def values_of(hyperparameters: Mapping[str, Any]) -> str:
+    """Returns hyperparameters as text, without those that are Hyperband's own.
+
+    Example:
+
+    >>> values_of({"lr": 0.01, "units": 8, "tuner/epochs": 2})
+    'lr=0.01, units=8'
+    """
+    own = {name: value for name, value in hyperparameters.items() if not name.startswith("tuner/")}
+    return ", ".join(f"{name}={figure(value)}" for name, value in own.items())
 
 
-def _row(result: dict[str, Any], names: Sequence[str]) -> tuple[str, ...]:
+def _row(result: dict[str, Any]) -> tuple[str, ...]:
     rate = result["metrics"].get("samples_per_second")
     planned = result["planned_epochs"]
     return (
@@ -131,8 +134,8 @@ def _row(result: dict[str, Any], names: Sequence[str]) -> tuple[str, ...]:
         f"{result['seconds']:.1f} s",
         "" if rate is None else f"{rate:,.0f}",
         figure(result["per_replica_batch_size"]),
-        *(figure(result["hyperparameters"].get(name)) for name in names),
         result["outcome"] + (f": {result['reason']}" if result["reason"] else ""),
+        values_of(result["hyperparameters"]),
     )
 
 
@@ -153,6 +156,3 @@ def _value_at(observations: list[Any], step: int) -> float:
     """Returns a metric at the best epoch, or the last one there is."""
     at = {each.step: each for each in observations}
     return float(at.get(step, observations[-1]).mean())
-
-
-__all__ = ["figure", "hyperparameter_names", "ranked", "reason_of", "result_of", "summary", "table"]

@@ -159,7 +159,7 @@ def test_live_picture_shows_bars_best_time_left_and_the_table(tmp_path):
     running = search.begin()
     search.report(running, 0, 0.6)
     search.clock.now += 30.0
-    console = Console(width=150, color_system=None)
+    console = Console(width=250, color_system=None)
     with console.capture() as captured:
         console.print(search.display._picture())
     text = captured.get()
@@ -187,7 +187,7 @@ def test_results_are_ranked_and_their_metrics_are_those_of_the_best_epoch(tmp_pa
     assert found[0]["device_seconds"] == 120.0
     assert found[0]["device_seconds_saved"] == 360.0
     assert json.loads(json.dumps(found)) == found
-    console = Console(width=150, color_system=None)
+    console = Console(width=250, color_system=None)
     with console.capture() as captured:
         console.print(results.table(found, search.oracle.objective, proposal_seconds=2.0))
     assert "0.1 saved by pruning" in captured.get()
