@@ -167,7 +167,9 @@ def test_the_chief_asks_a_worker_to_end_a_trial_by_what_another_reported(tmp_pat
 
     searched = opened(tmp_path)
     pruner = MedianPruner(warmup_epochs=1, min_trials=1)
-    supervise(searched, judge=lambda *both: judge(pruner, *both), display=Display(searched, "quiet"))
+    supervise(
+        searched, judge=lambda *both: judge(pruner, *both), display=Display(searched, "quiet")
+    )
     with chief(searched) as (_, settings):
         good, bad = client(settings), client(settings, tuner_id="worker1")
         first, second = good.create_trial("worker0"), bad.create_trial("worker1")
