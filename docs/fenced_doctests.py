@@ -1,4 +1,4 @@
-"""Lets mkdocstrings show the examples of docstrings as code: `>>>` opens a quotation in Markdown."""
+"""Lets mkdocstrings show docstrings' examples as code: `>>>` opens a quotation in Markdown."""
 
 import re
 
