@@ -1,4 +1,4 @@
-"""The recurrent counterpart of the Transformer: two LSTMs, the same data, the same loss.
+"""The recurrent counterpart of the Transformer: two LSTMs, the same data, Keras's own masks.
 
 keras-tpu-kit preflight examples/recurrent.py:RecurrentTranslator --tpu v3-8 --batch 1024
 """
@@ -28,6 +28,14 @@ class RecurrentTranslator(Translator):
         decoded = decoder(self.embedded(shifted, "target"), initial_state=state)
         logits = keras.layers.Dense(self.vocabulary, name="words")(decoded)
         return keras.Model({"source": source, "shifted": shifted}, logits)
+
+    def compile_args(self, hp):
+        # The mask of the embeddings reaches loss and metrics by itself, for each word.
+        return {
+            **super().compile_args(hp),
+            "loss": keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+            "metrics": [keras.metrics.SparseCategoricalAccuracy("masked_accuracy")],
+        }
 
     def embedded(self, words, name):
         layer = keras.layers.Embedding(

@@ -114,7 +114,7 @@ def _one_number(y: Any, p: Any) -> Any:
     return tf.reduce_mean(tf.square(y - p))
 
 
-class _OwnStep(keras.Model):
+class OwnStep(keras.Model):
     """Takes its own mean, as guides to custom training do, and tracks it by itself."""
 
     def train_step(self, data: Any) -> dict[str, Any]:
@@ -138,7 +138,7 @@ _MAKERS = {
     "lstm": _lstm,
     "multi-output": _multi_output,
     "scalar loss": lambda: _mlp(loss=_one_number),
-    "custom train_step": lambda: _mlp(model=_OwnStep, metrics=None),
+    "custom train_step": lambda: _mlp(model=OwnStep, metrics=None),
     "sample_weight": lambda: _mlp(
         loss=keras.losses.MeanSquaredError(reduction="mean_with_sample_weight"),
         weighted_metrics=["mae"],

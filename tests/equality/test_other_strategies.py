@@ -21,7 +21,7 @@ def test_other_strategies_equal_one_device(cell, outcomes):
     assert outcomes[cell].get("gap", outcomes[cell]) < TOLERANCE["float64"]
 
 
-@pytest.mark.parametrize("axes", itertools.combinations(Cell._fields, 2), ids=str)
+@pytest.mark.parametrize("axes", tuple(itertools.combinations(Cell._fields, 2)), ids=str)
 def test_every_pair_of_values_meets_in_a_cell(axes):
     def pairs(cells):
         return {tuple(getattr(cell, axis) for axis in axes) for cell in cells}

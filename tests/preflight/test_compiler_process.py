@@ -114,8 +114,8 @@ def test_a_missing_extra_is_a_clear_error(tmp_path, capsys):
     ("arguments", "words"),
     [
         ((), "No model was given"),
-        (("nowhere:get_model",), "There is no module 'nowhere'"),
-        (("keras_tpu_kit.preflight.demo:Minst",), "Use one of: Mnist"),
+        (("nowhere:get_model",), "'nowhere:get_model' names no module"),
+        (("keras_tpu_kit.preflight.demo:Minst",), "That module defines Mnist"),
         (("missing.keras",), "There is no model file 'missing.keras'"),
         (("--demo", "--tpu", "v9-8"), "v5litepod-1"),
         (("--demo", "--price", "v3-8"), "--price v3-8=8.0"),

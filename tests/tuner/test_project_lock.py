@@ -21,9 +21,9 @@ spec = importlib.util.spec_from_file_location("lock", sys.argv[1])
 lock = importlib.util.module_from_spec(spec); sys.modules["lock"] = lock
 spec.loader.exec_module(lock)
 held = lock.ProjectLock(sys.argv[2]); held.acquire()
-if len(sys.argv) > 3 and os.fork() == 0:
-    time.sleep(60)
-print("held", flush=True)
+# A fork lets go as soon as it runs, so it is the one to say when.
+if len(sys.argv) <= 3 or os.fork() == 0:
+    print("held", flush=True)
 time.sleep(60)
 """
 
