@@ -82,3 +82,20 @@ def test_pruner_with_hyperband():
     finding = rules.check_pruner("DurableHyperbandOracle", object())
     assert finding.code == "pruner-with-hyperband"
     assert all(rules.check_pruner("HyperbandOracle", **cure) is None for cure in finding.cures)
+
+
+@pytest.mark.parametrize(
+    ("is_factory", "given", "is_refused"),
+    [
+        (True, {"optimizer": None, "loss": "mse"}, True),
+        (True, {"optimizer": None, "loss": None}, False),
+        (False, {"optimizer": "sgd", "loss": "mse"}, False),
+    ],
+)
+def test_a_factory_alone_says_how_its_models_learn(is_factory, given, is_refused):
+    finding = rules.check_compile_args(is_factory, given)
+    assert (finding is not None) == is_refused
+    if finding is not None:
+        assert finding.code == "compiled-twice"
+        assert "loss=" in finding.what
+        assert rules.check_compile_args(is_factory, **finding.cures[0]) is None
