@@ -84,6 +84,39 @@ def split_in_graph(strategy: tf.distribute.Strategy, batch: Any) -> Any:
     )
 
 
+def fill_empty_parts(strategy: tf.distribute.Strategy, batch: Any) -> tuple[Any, list[bool]]:
+    """Returns a split batch in which no replica is without a row, and which rows are real.
+
+    Some layers, a recurrent cell among them, cannot compute on no row. A replica that has none is
+    given the first row of the batch.
+
+    Args:
+        strategy: A strategy whose replicas are all in this process.
+        batch: A distributed batch, any structure.
+    """
+    sizes = [int(tf.shape(part)[0]) for part in _parts(strategy, _first_leaf(batch))]
+    real = [is_real for size in sizes for is_real in ([True] * size or [False])]
+    if all(real):
+        return batch, real
+    donor = next(index for index, size in enumerate(sizes) if size)
+
+    def filled(leaf: Any) -> Any:
+        parts = _parts(strategy, leaf)
+        return strategy.experimental_distribute_values_from_function(
+            lambda context: (
+                parts[context.replica_id_in_sync_group]
+                if sizes[context.replica_id_in_sync_group]
+                else parts[donor][:1]
+            )
+        )
+
+    return tree.map_structure(lambda leaf: None if leaf is None else filled(leaf), batch), real
+
+
+def _parts(strategy: tf.distribute.Strategy, leaf: Any) -> tuple[Any, ...]:
+    return tuple(strategy.experimental_local_results(leaf))
+
+
 def is_split(batch: Any) -> bool:
     """Returns whether a batch lies on several replicas already."""
     return any(isinstance(leaf, tf.distribute.DistributedValues) for leaf in tree.flatten(batch))

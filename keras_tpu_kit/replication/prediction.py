@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import tensorflow as tf
+from keras import tree
+
 from keras_tpu_kit.checks.model import check_on_batch
 from keras_tpu_kit.errors import ReplicationError
 from keras_tpu_kit.replication import batches, preparation
@@ -28,6 +31,15 @@ def whole_batches_split(model: Any, predict: Callable[[list[Any]], Any]) -> Call
             workers = batches.num_processes(strategy)
             refuse(ReplicationError, check_on_batch("predict_on_batch", workers))
             data = [batches.split(strategy, batch) for batch in data]
-        return predict(data)
+        if strategy.num_replicas_in_sync == 1 or batches.in_several_processes(strategy):
+            return predict(data)
+        filled, real = zip(
+            *(batches.fill_empty_parts(strategy, batch) for batch in data), strict=True
+        )
+        outputs = predict(list(filled))
+        rows = [is_real for part in real for is_real in part]
+        if all(rows):
+            return outputs
+        return tree.map_structure(lambda output: tf.boolean_mask(output, rows), outputs)
 
     return function
