@@ -149,7 +149,7 @@ def _classifier(strategy: Any, pixels: int) -> Any:
 
     class DigitClassifier(ktk.ModelFactory):
         def build(self, hp: Any) -> keras.Model:
-            units = hp.Int("units", 32, 512, default=256)
+            units = hp.Int("units", 32, 512, default=512)
             return keras.Sequential(
                 [
                     keras.Input((pixels,)),
