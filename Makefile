@@ -34,7 +34,8 @@ docs: $(VENV)/.dev
 # TensorFlow 2.19.1 is the release for TPUs; an environment of its own holds it.
 test-matrix:
 	$(MAKE) VENV=.venv-tf219 TENSORFLOW='tensorflow==2.19.1' PREFLIGHT= .venv-tf219/.dev
-	.venv-tf219/bin/python -m pytest -n $(JOBS) --dist loadfile tests/ground tests/cases tests/equality
+	.venv-tf219/bin/python -m pytest -n $(JOBS) --dist loadfile tests/ground tests/cases \
+		tests/equality/test_two_replicas.py
 
 equality: $(VENV)/.dev
 	$(BIN)/python benchmarks/equality.py
