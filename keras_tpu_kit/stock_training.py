@@ -11,8 +11,8 @@ import tensorflow as tf
 from keras_tpu_kit.checks import model as model_checks
 from keras_tpu_kit.errors import Finding
 
-# What a loss may raise on labels of a shape or dtype that it is not made for.
-_WRONG_LABELS = (
+# What tracing a user's code may raise, in that code, in Keras or in TensorFlow.
+TRACE_ERRORS = (
     ValueError,
     TypeError,
     LookupError,
@@ -117,7 +117,7 @@ def _rank(loss: Any, output: Any) -> int | None:
     ):
         try:
             result = tf.function(call).get_concrete_function(labels, prediction)
-        except _WRONG_LABELS:
+        except TRACE_ERRORS:  # Labels of a shape or dtype that the loss is not made for.
             continue
         value = result.structured_outputs
         return None if value is None else value.shape.rank

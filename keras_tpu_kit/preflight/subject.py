@@ -20,9 +20,10 @@ from keras_tpu_kit.factory import ModelFactory
 from keras_tpu_kit.factory.precision import policy_name
 from keras_tpu_kit.plan import BatchPlan
 from keras_tpu_kit.replication.preparation import build
+from keras_tpu_kit.stock_training import TRACE_ERRORS
 from keras_tpu_kit.targets import load_target
 from keras_tpu_kit.topology import Topology
-from keras_tpu_kit.tpu_compiler.lowering import TRACE_ERRORS, trace_refusal
+from keras_tpu_kit.tpu_compiler.lowering import trace_refusal
 
 # Variables from this size on are given memory but no values: only their shapes count here, and
 # a model that fills a TPU need not fit into this machine.

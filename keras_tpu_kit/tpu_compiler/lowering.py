@@ -10,20 +10,9 @@ import keras
 import tensorflow as tf
 
 from keras_tpu_kit.datasets.inspection import named_columns
+from keras_tpu_kit.stock_training import TRACE_ERRORS
 from keras_tpu_kit.tpu_compiler.step import Role
 from keras_tpu_kit.tpu_compiler.translation import StepRefusedError, refusal
-
-# What tracing a user's step may raise, in the user's code, in Keras or in TensorFlow.
-TRACE_ERRORS = (
-    ValueError,
-    TypeError,
-    LookupError,
-    AttributeError,
-    AssertionError,
-    ArithmeticError,
-    RuntimeError,
-    tf.errors.OpError,
-)
 
 
 @dataclasses.dataclass(frozen=True)
