@@ -169,7 +169,7 @@ def main() -> int:
     """Prints the figures and returns 1 where a goal is missed."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", help="an mnist.npz file")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--trials", type=int, default=16)
     parser.add_argument("--rows", type=int, default=50_000)
     parser.add_argument("--workers", type=int, default=2)

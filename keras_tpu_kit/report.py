@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,8 @@ from keras_tpu_kit.plan import BatchPlan
 from keras_tpu_kit.throughput import Throughput, describe_input_wait
 
 _STYLES: dict[Severity, str] = {"error": "bold red", "warning": "yellow", "info": "cyan"}
+# Rich takes a file for a terminal of 80 columns, and breaks numbers to fit.
+_FILE_COLUMNS = 120
 _ORDER: tuple[Severity, ...] = ("error", "warning", "info")
 
 
@@ -90,9 +93,17 @@ def show(*parts: RenderableType | Finding, console: Console | None = None) -> No
         *parts: What rich can draw, and findings.
         console: Where to print.
     """
-    console = console or Console(highlight=False)
+    console = console or _console()
     for part in parts:
         console.print(finding_text(part) if isinstance(part, Finding) else part)
+
+
+def _console() -> Console:
+    """Returns standard output; in a file or a pipe with room for the widest table."""
+    console = Console(highlight=False)
+    if not console.is_terminal and not console.is_jupyter and "COLUMNS" not in os.environ:
+        console.width = _FILE_COLUMNS
+    return console
 
 
 def render(*parts: RenderableType | Finding, width: int = 100) -> str:
@@ -187,7 +198,7 @@ def rows_table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]])
     table = Table(title=title, title_justify="left", title_style="bold")
     for index, name in enumerate(header):
         is_number = 0 < index < len(header) - 1
-        table.add_column(name, justify="right" if is_number else "left")
+        table.add_column(name, justify="right" if is_number else "left", no_wrap=is_number)
     for row in rows:
         table.add_row(*row)
     return table

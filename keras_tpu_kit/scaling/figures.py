@@ -164,7 +164,7 @@ class Scaling:
 
 HEADER = (
     "",
-    "rows a step",
+    "rows/step",
     "samples/s",
     "range",
     "speed-up",
@@ -174,8 +174,8 @@ HEADER = (
 )
 _WORDS: dict[Verdict, str] = {
     "scales": "nothing: it scales",
-    "input": "input: the step waits for data",
-    "batch too small": "batch too small: fixed costs weigh more with fewer rows a replica",
-    "reduction": "reduction: summing gradients takes too much of the step",
-    "processors": "processors: simulated replicas share them",
+    "input": "input: waits for data",
+    "batch too small": "batch too small: fixed costs weigh",
+    "reduction": "reduction: summing gradients",
+    "processors": "processors: they are shared",
 }
