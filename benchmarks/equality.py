@@ -1,6 +1,6 @@
 """Runs the whole matrix of equality and writes docs/equality.md.
 
-    python benchmarks/equality.py [--strategies 1,2] [--seconds 3600]
+    python benchmarks/equality.py [--strategies "1;2"] [--seconds 1800]
 
 Each cell is two epochs of a small model, compared with stock Keras on one device: the kit in
 float64 and float32, and stock Keras in float64. It takes long; the largest strategies most.
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import pathlib
+import re
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -35,6 +36,28 @@ BatchNormalization without `synchronized=True` is left out by design as well: it
 one replica's rows, so its weights are not those of one device, and the report at the start says so.
 
 {told}
+
+## Refused by design
+
+What cannot be made equal is refused before the first step, with its reason:
+
+| what | why | code |
+|---|---|---|
+| a Python generator on several replicas | TensorFlow gives each replica a thread of its own, and batches are lost | [generator-loses-data](errors.md#generator-loses-data) |
+| sparse or ragged columns | TensorFlow cannot cut them between replicas | [input-not-dense](errors.md#input-not-dense) |
+| a loss that returns one number which is not the mean over rows | the parts of several replicas do not make the whole | [scalar-loss-not-mean](errors.md#scalar-loss-not-mean) |
+| a custom step that divides by the number of replicas itself | it would be divided twice | [step-scales-itself](errors.md#step-scales-itself) |
+| an own step with synchronized BatchNormalization, uneven batches and a loss that the optimizer does not scale | a replica's part cannot be weighed after the layer has met the others | [loss-not-scaled](errors.md#loss-not-scaled) |
+| variables made outside the scope | they are on one device only | [variable-outside-scope](errors.md#variable-outside-scope) |
+| `jit_compile=True` on several replicas | TensorFlow's collectives cannot be compiled | [jit-compile](errors.md#jit-compile) |
+| `train_on_batch` and `test_on_batch` on several workers | nothing cuts the batch between processes | [on-batch-several-workers](errors.md#on-batch-several-workers) |
+| on a TPU, training batches of several sizes | its shapes are static | [batch-not-static](errors.md#batch-not-static) |
+
+## How to read the tables
+
+*rows*: "even" is two full batches; "uneven" has a third one that the replicas cannot share evenly; "fewer than
+replicas" ends with a batch that leaves a replica without a row. *steps* are `steps_per_execution`; three do not
+divide every epoch here. Where stock Keras stops, its message stands in place of a number.
 """
 
 
@@ -42,7 +65,7 @@ def main() -> None:
     """Runs what the arguments name and writes the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--strategies", default=";".join(STRATEGIES), help="separated by ';'")
-    parser.add_argument("--seconds", type=float, default=3600, help="limit of each process")
+    parser.add_argument("--seconds", type=float, default=1800, help="limit of each process")
     parser.add_argument("--output", type=pathlib.Path, default=ROOT / "docs" / "equality.md")
     arguments = parser.parse_args()
     chosen = arguments.strategies.split(";")
@@ -72,7 +95,7 @@ def _page(cells: list[Cell], results: Mapping[tuple[str, str], Any]) -> str:
 def _told(outcome: Mapping[str, Any]) -> str:
     if "gap" in outcome:
         return f"{outcome['gap']:.0e}"
-    return outcome["error"].replace("|", "/").replace("`", "")[:80]
+    return re.sub(r"[|`*_<>\[\]{}]", " ", outcome["error"])[:80]
 
 
 def _summary(cells: list[Cell], results: Mapping[tuple[str, str], Any]) -> str:

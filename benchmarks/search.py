@@ -5,7 +5,7 @@ same initial weights, turn by turn. Rates are over each search, without starting
 importing TensorFlow; for workers from the first trial's beginning to the last one's end. With
 --cpu the processor's seconds are compared as well, which a busy machine does not change.
 
-    python benchmarks/search.py --data mnist.npz --rounds 3 --json search.json
+    python benchmarks/search.py --data mnist.npz --json search.json
 """
 
 from __future__ import annotations

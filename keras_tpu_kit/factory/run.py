@@ -57,6 +57,7 @@ def fit(
     target_batch_size: int | None = None,
     steps_per_epoch: int | None = None,
     num_samples: int | None = None,
+    num_validation_samples: int | None = None,
     epochs: int | None = None,
     seed: int | None = None,
     hp: keras_tuner.HyperParameters | None = None,
@@ -78,6 +79,7 @@ def fit(
         target_batch_size: About how many rows a step takes.
         steps_per_epoch: Steps of one epoch.
         num_samples: Rows of an epoch, for a dataset that does not tell.
+        num_validation_samples: The same for the validation data.
         epochs: Epochs; by default what the factory's `fit_args` says, or 1.
         seed: Makes weights, shuffling and dropout reproducible; `None` leaves them random.
         hp: Hyperparameters, such as the best of a search.
@@ -100,6 +102,7 @@ def fit(
         "target_batch_size": target_batch_size,
         "steps_per_epoch": steps_per_epoch,
         "num_samples": num_samples,
+        "num_validation_samples": num_validation_samples,
     }
     # The caller's factory keeps its own plan: the next call may bring other data.
     factory = copy.copy(factory)

@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import keras_tpu_kit as ktk
 from tests.factory.test_factory import Linear, X, Y
@@ -41,6 +42,25 @@ def test_the_validation_loss_counts_each_row_once():
     )
     predicted = run.model.predict(X[:37], verbose=0)
     by_hand = float(np.mean((predicted - Y[:37]) ** 2))
+    assert run.history.history["val_loss"][-1] == pytest.approx(by_hand, rel=1e-5)
+
+
+def test_validation_data_that_does_not_tell_its_rows_is_told_them():
+    def rows():
+        yield from zip(X[:37], Y[:37], strict=True)
+
+    specs = (tf.TensorSpec(X.shape[1:], X.dtype), tf.TensorSpec(Y.shape[1:], Y.dtype))
+    valid = tf.data.Dataset.from_generator(rows, output_signature=specs)
+    run = Linear(replicas(2)).fit(
+        (X, Y),
+        validation_data=valid,
+        num_validation_samples=37,
+        global_batch_size=16,
+        seed=3,
+        verbose=0,
+    )
+    assert run.plan.num_validation_samples == 37
+    by_hand = float(np.mean((run.model.predict(X[:37], verbose=0) - Y[:37]) ** 2))
     assert run.history.history["val_loss"][-1] == pytest.approx(by_hand, rel=1e-5)
 
 

@@ -92,6 +92,19 @@ def test_strategy_tuner_keeps_hyperband_whole_with_any_oracle(tmp_path):
     assert [each["planned_epochs"] for each in promoted] == [1]
 
 
+def test_grid_has_a_combination_for_each_worker_at_once(tmp_path):
+    tuner = ktk.GridSearch(build, "val_loss", max_trials=4, directory=tmp_path, strategy="cpu")
+    began = [tuner.oracle.create_trial(f"worker{index}") for index in range(4)]
+    assert [trial.status for trial in began] == ["RUNNING"] * 4
+    alone = keras_tuner.GridSearch(build, "val_loss", max_trials=4, directory=tmp_path / "stock")
+    for trial in began:
+        expected = alone.oracle.create_trial("one")
+        assert trial.hyperparameters.values == expected.hyperparameters.values
+        alone.oracle.update_trial(expected.trial_id, {"val_loss": 1.0})
+        expected.status = "COMPLETED"
+        alone.oracle.end_trial(expected)
+
+
 def test_grid_keeps_its_order(tmp_path):
     tuner = ktk.GridSearch(build, "val_loss", max_trials=3, directory=tmp_path, strategy="cpu")
     tuner.search(*TRAIN, validation_data=VALID, batch_size=16, epochs=1, verbose=0)

@@ -27,6 +27,18 @@ def algorithm_part(original: type[Any]) -> tuple[type[Any], ...]:
 class DurableGrid:
     """Restores the grid's order, which KerasTuner keeps in memory only (keras-tuner#1055)."""
 
+    def populate_space(self: Any, trial_id: str) -> dict[str, Any]:
+        """Returns the next combination; the one after it is ready for another worker at once.
+
+        KerasTuner goes on from a combination when its trial has ended, so that of several workers
+        one trains and the others wait. A hyperparameter that a trial adds to the space is found
+        all the same: each trial is asked again when it ends.
+        """
+        response: dict[str, Any] = super().populate_space(trial_id)  # type: ignore[misc]
+        if response["status"] == trial_module.TrialStatus.RUNNING:
+            self._populate_next.append(trial_id)
+        return response
+
     def after_recovery(self: Any) -> None:
         """Puts the trials in the grid's order, and asks each again for its next combination."""
         self._ordered_ids = LinkedList()
