@@ -56,10 +56,29 @@ def statistics_of(model: Any) -> list[tf.Variable]:
 
 
 def bring_together(strategy: tf.distribute.Strategy, variables: list[tf.Variable]) -> None:
-    """Sets each variable to its mean over the replicas, on all of them."""
+    """Sets each variable to its mean over the replicas, on all of them.
+
+    Each replica reads its own copy: given the variable itself, a strategy of several workers takes
+    its copies to be equal and returns it as it is.
+
+    Args:
+        strategy: The strategy in whose scope the variables were made.
+        variables: Float variables of any shape. Those of one dtype meet in one reduction.
+    """
+    alike: dict[Any, list[tf.Variable]] = {}
     for variable in variables:
-        mean = strategy.reduce(tf.distribute.ReduceOp.MEAN, variable, axis=None)
-        variable.assign(mean)
+        alike.setdefault(variable.dtype, []).append(variable)
+
+    def average() -> None:
+        context = tf.distribute.get_replica_context()
+        for group in alike.values():
+            own = [variable.read_value() for variable in group]
+            means = context.all_reduce(tf.distribute.ReduceOp.MEAN, own)
+            for variable, mean in zip(group, means, strict=True):
+                variable.assign(mean)
+
+    if alike:
+        strategy.run(average)
 
 
 def synchronize_batch_normalization(model: keras.Model) -> keras.Model:

@@ -1,10 +1,12 @@
 """Two workers on loopback train as one; when one dies, the other says so and ends."""
 
+import json
 import pathlib
 import signal
 import sys
 import time
 
+import numpy as np
 import pytest
 
 from keras_tpu_kit.cluster import Cluster
@@ -17,9 +19,9 @@ QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2", "PYTHONUNBUFFERED": "1", "PYTHONPATH": ROO
 LIMIT = 400
 
 
-def command(index, addresses, *arguments):
+def command(index, addresses, *arguments, script=SCRIPT):
     config = {"TF_CONFIG": Cluster(addresses, index).to_tf_config()} if addresses else {}
-    argv = [sys.executable, SCRIPT, *map(str, arguments)]
+    argv = [sys.executable, script, *map(str, arguments)]
     return Command(argv, f"worker {index}", {"TF_CONFIG": "{}", **QUIET, **config})
 
 
@@ -47,6 +49,29 @@ def test_two_workers_end_with_the_weights_of_one():
     assert both["[worker 0] "] == pytest.approx(one["[worker 0] "], rel=1e-4)
     said = [line for line in lines if "keras_tpu_kit: Training on" in line]
     assert any("2 replicas on 2 workers on CPU" in line and "worker 1" in line for line in said)
+
+
+@pytest.mark.slow
+def test_moving_statistics_are_the_mean_of_both_workers_and_evaluate_alike_once_saved(tmp_path):
+    where = addresses_on_loopback()
+    script = str(pathlib.Path(__file__).with_name("normalized.py"))
+    lines = []
+    pair = [command(index, where, tmp_path, script=script) for index in range(2)]
+    assert run_group(pair, write=lines.append, timeout=LIMIT).exit_code == 0, "\n".join(lines)
+    told = [json.loads(line.partition("] ")[2]) for line in lines if '"rows"' in line]
+    assert len(told) == 2
+    rows = [np.asarray(each["rows"]) for each in told]
+    assert not np.array_equal(*rows)
+    # Keras starts at mean 0 and variance 1, and moves by a hundredth.
+    mean = 0.01 * np.mean([part.mean(axis=0) for part in rows], axis=0)
+    variance = 0.99 + 0.01 * np.mean([part.var(axis=0) for part in rows], axis=0)
+    for each in told:
+        np.testing.assert_allclose(each["one step"], [mean, variance], rtol=1e-5)
+        assert each["loaded"] == pytest.approx(each["evaluated"], rel=1e-5)
+    # Why each replica has to read its own: TensorFlow takes a variable to be equal everywhere.
+    assert sorted(each["mean"] for each in told) == [0.0, 1.0]
+    assert told[0]["trained"] == told[1]["trained"]
+    assert told[0]["evaluated"] == pytest.approx(told[1]["evaluated"], rel=1e-6)
 
 
 @pytest.mark.slow

@@ -1,0 +1,64 @@
+"""What replicas hold by themselves becomes its mean on all of them, whatever reduction is used."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_tpu_kit.replication.normalization import bring_together
+from tests.replicas import replicas
+
+
+def means_meet(strategy: tf.distribute.Strategy) -> None:
+    """Asserts that variables of two dtypes become their means, in one graph."""
+    with strategy.scope():
+        variables = [
+            tf.Variable(tf.zeros(shape, dtype))
+            for shape, dtype in (((3,), "float32"), ((), "float64"), ((2, 2), "float32"))
+        ]
+    values = [
+        np.random.default_rng(place).normal(size=(strategy.num_replicas_in_sync, *variable.shape))
+        for place, variable in enumerate(variables)
+    ]
+    for variable, own in zip(variables, values, strict=True):
+        for copy, value in zip(strategy.experimental_local_results(variable), own, strict=True):
+            copy.assign(value)
+    tf.function(lambda: bring_together(strategy, variables), autograph=False)()
+    for variable, own in zip(variables, values, strict=True):
+        for copy in strategy.experimental_local_results(variable):
+            np.testing.assert_allclose(copy.numpy(), own.mean(axis=0), rtol=1e-5)
+
+
+@pytest.mark.parametrize("count", [2, 4, 8])
+def test_reduction_to_one_device(count):
+    means_meet(replicas(count))
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_hierarchical_copy(count):
+    devices = [f"CPU:{index}" for index in range(count)]
+    reduction = tf.distribute.HierarchicalCopyAllReduce()
+    means_meet(tf.distribute.MirroredStrategy(devices, cross_device_ops=reduction))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [2, 8])
+def test_tensorflows_own_reduction(count):
+    # Its collectives meet those of other strategies of a process.
+    code = f"""if True:
+        import tensorflow as tf
+        from tests.replication.test_normalization import means_meet
+        means_meet(tf.distribute.MirroredStrategy([f"CPU:{{i}}" for i in range({count})]))
+    """
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert ended.returncode == 0, ended.stderr[-3000:]
+
+
+def test_nothing_to_bring_together_runs_nothing():
+    bring_together(replicas(2), [])
