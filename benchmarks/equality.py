@@ -23,6 +23,54 @@ from tests.equality.cells import EVERY, STRATEGIES, TOLERANCE, Cell  # noqa: E40
 from tests.equality.runner import run  # noqa: E402
 
 _COLUMNS = (("kit", "float64"), ("kit", "float32"), ("stock", "float64"))
+_REFUSED = (  # What, why, and the heading in docs/errors.md.
+    (
+        "a Python generator on several replicas",
+        "TensorFlow gives each replica a thread of its own, and batches are lost",
+        "generator-loses-data",
+    ),
+    (
+        "sparse or ragged columns",
+        "TensorFlow cannot cut them between replicas",
+        "input-not-dense",
+    ),
+    (
+        "a loss that returns one number which is not the mean over rows",
+        "the numbers of several replicas do not make that of the whole batch",
+        "scalar-loss-not-mean",
+    ),
+    (
+        "a custom step that divides by the number of replicas itself",
+        "it would be divided twice",
+        "step-scales-itself",
+    ),
+    (
+        "a custom step whose loss the optimizer does not scale, with synchronized "
+        "BatchNormalization and uneven batches",
+        "a replica's part cannot be weighed after the layer has met the others",
+        "loss-not-scaled",
+    ),
+    (
+        "variables made outside the scope",
+        "they are on one device only",
+        "variable-outside-scope",
+    ),
+    (
+        "`jit_compile=True` on several replicas",
+        "TensorFlow's collectives cannot be compiled",
+        "jit-compile",
+    ),
+    (
+        "`train_on_batch` and `test_on_batch` on several workers",
+        "nothing cuts the batch between processes",
+        "on-batch-several-workers",
+    ),
+    (
+        "on a TPU, training batches of several sizes",
+        "its shapes are static",
+        "batch-not-static",
+    ),
+)
 _HEAD = """# Equality
 
 Every cell trains a small model for two epochs on global batches of 16 rows and compares it with
@@ -43,21 +91,14 @@ What cannot be made equal is refused before the first step, with its reason:
 
 | what | why | code |
 |---|---|---|
-| a Python generator on several replicas | TensorFlow gives each replica a thread of its own, and batches are lost | [generator-loses-data](errors.md#generator-loses-data) |
-| sparse or ragged columns | TensorFlow cannot cut them between replicas | [input-not-dense](errors.md#input-not-dense) |
-| a loss that returns one number which is not the mean over rows | the parts of several replicas do not make the whole | [scalar-loss-not-mean](errors.md#scalar-loss-not-mean) |
-| a custom step that divides by the number of replicas itself | it would be divided twice | [step-scales-itself](errors.md#step-scales-itself) |
-| an own step with synchronized BatchNormalization, uneven batches and a loss that the optimizer does not scale | a replica's part cannot be weighed after the layer has met the others | [loss-not-scaled](errors.md#loss-not-scaled) |
-| variables made outside the scope | they are on one device only | [variable-outside-scope](errors.md#variable-outside-scope) |
-| `jit_compile=True` on several replicas | TensorFlow's collectives cannot be compiled | [jit-compile](errors.md#jit-compile) |
-| `train_on_batch` and `test_on_batch` on several workers | nothing cuts the batch between processes | [on-batch-several-workers](errors.md#on-batch-several-workers) |
-| on a TPU, training batches of several sizes | its shapes are static | [batch-not-static](errors.md#batch-not-static) |
+{refused}
 
 ## How to read the tables
 
-*rows*: "even" is two full batches; "uneven" has a third one that the replicas cannot share evenly; "fewer than
-replicas" ends with a batch that leaves a replica without a row. *steps* are `steps_per_execution`; three do not
-divide every epoch here. Where stock Keras stops, its message stands in place of a number.
+*rows*: "even" is two full batches; "uneven" has a third one that the replicas cannot share evenly;
+"fewer than replicas" ends with a batch that leaves a replica without a row. *steps* are
+`steps_per_execution`; three do not divide every epoch here. Where stock Keras stops, its message
+stands in place of a number.
 """
 
 
@@ -79,7 +120,10 @@ def main() -> None:
 
 
 def _page(cells: list[Cell], results: Mapping[tuple[str, str], Any]) -> str:
-    lines = [_HEAD.format(**TOLERANCE, told=_summary(cells, results))]
+    refused = "\n".join(
+        f"| {what} | {why} | [{code}](errors.md#{code}) |" for what, why, code in _REFUSED
+    )
+    lines = [_HEAD.format(**TOLERANCE, told=_summary(cells, results), refused=refused)]
     for strategy in dict.fromkeys(cell.strategy for cell in cells):
         replicas = strategy if "workers" in strategy else f"{strategy} replicas"
         lines += [f"## {replicas.replace('1 replicas', 'One device, replicated')}", ""]

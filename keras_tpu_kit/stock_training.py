@@ -55,14 +55,12 @@ def stock_training_findings(model: keras.Model) -> tuple[Finding, ...]:
         model_checks.check_gradient_accumulation(
             getattr(optimizer, "gradient_accumulation_steps", None), replicas
         ),
-        model_checks.check_clipping(
-            [clip for clip in _CLIPS if getattr(optimizer, clip, None) is not None], replicas
-        ),
+        model_checks.check_clipping(list(clips_of(optimizer)), replicas),
         model_checks.check_batch_normalization(
             [layer.name for layer in norms if not layer.synchronized], replicas
         ),
         model_checks.check_dropout(
-            [layer.name for layer in layers if _draws_random_numbers(layer)], replicas
+            [layer.name for layer in layers if draws_random_numbers(layer)], replicas
         ),
     )
     return tuple(finding for finding in found if finding is not None)
@@ -71,6 +69,37 @@ def stock_training_findings(model: keras.Model) -> tuple[Finding, ...]:
 def walk_layers(layer: keras.Layer) -> Iterator[keras.Layer]:
     """Yields all layers inside a layer or model, however deep, each once."""
     return (part for part in layer._flatten_layers(include_self=False) if part is not layer)
+
+
+def clips_of(optimizer: Any) -> dict[str, float]:
+    """Returns how an optimizer clips gradients, by argument.
+
+    Example:
+
+    >>> clips_of(keras.optimizers.SGD(clipnorm=1.0))
+    {'clipnorm': 1.0}
+    """
+    return {name: value for name in _CLIPS if (value := getattr(optimizer, name, None)) is not None}
+
+
+def draws_random_numbers(layer: keras.Layer) -> bool:
+    """Returns whether a layer may draw random numbers while training.
+
+    Recurrent layers hold a seed even where they drop nothing.
+
+    Example:
+
+    >>> [draws_random_numbers(layer) for layer in (
+    ...     keras.layers.Dropout(0.5), keras.layers.LSTM(2), keras.layers.LSTM(2, dropout=0.5))]
+    [True, False, True]
+    """
+    rates = [
+        rate
+        for name in ("dropout", "recurrent_dropout")
+        if isinstance(rate := getattr(layer, name, None), int | float)
+    ]
+    has_seed = any(isinstance(each, keras.random.SeedGenerator) for each in vars(layer).values())
+    return has_seed and (not rates or any(rates))
 
 
 def loss_ranks(model: keras.Model) -> list[tuple[str, int | None]]:
@@ -122,8 +151,3 @@ def _rank(loss: Any, output: Any) -> int | None:
         value = result.structured_outputs
         return None if value is None else value.shape.rank
     return None
-
-
-def _draws_random_numbers(layer: keras.Layer) -> bool:
-    is_base = isinstance(layer, keras.layers.Dropout | keras.layers.GaussianNoise)
-    return is_base or getattr(layer, "seed_generator", None) is not None

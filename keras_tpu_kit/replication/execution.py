@@ -188,15 +188,45 @@ def _weighed(value: Any, share: ReplicaShare) -> Any:
 
 
 def _timed(get: Callable[[], Any]) -> tuple[Any, Any]:
-    """Returns what `get` returns and the seconds that took, between the steps around it."""
+    """Returns what `get` returns and the seconds that took.
+
+    The value is there only after the second look at the clock. Else a processor with few threads
+    would begin the step first, and the step would count as waiting.
+    """
     before = tf.timestamp()
     with tf.control_dependencies([before]):
         value = get()
-    with tf.control_dependencies(_tensors(value)):
-        return value, tf.timestamp() - before
+    is_optional = hasattr(value, "has_value")
+    parts = tf.nest.flatten(value.has_value() if is_optional else value, expand_composites=True)
+    with tf.control_dependencies([part for part in parts if tf.is_tensor(part)]):
+        after = tf.timestamp()
+    return _once(after, value), after - before
 
 
-def _tensors(value: Any) -> list[Any]:
+def _once(done: Any, value: Any) -> Any:
+    """Returns `value`, there only when `done` is; each part stays on its device."""
     if hasattr(value, "has_value"):
-        return [tf.convert_to_tensor(value.has_value())]
-    return [leaf for leaf in tf.nest.flatten(value, expand_composites=True) if tf.is_tensor(leaf)]
+        return _LaterOptional(done, value)
+
+    def later(part: Any) -> Any:
+        if not tf.is_tensor(part):
+            return part
+        with tf.control_dependencies([done]), tf.device(part.device or None):
+            return tf.identity(part)
+
+    parts = tf.nest.flatten(value, expand_composites=True)
+    return tf.nest.pack_sequence_as(value, [later(part) for part in parts], expand_composites=True)
+
+
+class _LaterOptional:
+    """An optional batch whose presence is told only when `done` is."""
+
+    def __init__(self, done: Any, optional: Any) -> None:
+        self._done, self._optional = done, optional
+
+    def has_value(self) -> Any:
+        with tf.control_dependencies([self._done]):
+            return tf.identity(self._optional.has_value())
+
+    def get_value(self) -> Any:
+        return self._optional.get_value()

@@ -52,6 +52,17 @@ def test_a_restarted_grid_search_ends_in_a_key_error(tmp_path):
         one_trial(again), one_trial(again)
 
 
+def test_a_grid_search_lets_one_of_several_workers_train_at_a_time(tmp_path):
+    searched = stock(tmp_path, "grid").oracle
+    first, second = searched.create_trial("worker0"), searched.create_trial("worker1")
+    assert (first.status, second.status) == ("RUNNING", "RUNNING")
+    assert searched.create_trial("worker2").status == "IDLE"
+    searched.update_trial(first.trial_id, {"default_objective": 1.0})
+    first.status = "COMPLETED"
+    searched.end_trial(first)
+    assert searched.create_trial("worker0").status == "IDLE"
+
+
 @pytest.mark.parametrize("name", ["oracle.json", "trial_0/trial.json", "tuner0.json"])
 def test_a_truncated_file_makes_a_project_unopenable(tmp_path, name):
     tuner = stock(tmp_path, "random")
