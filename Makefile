@@ -5,6 +5,8 @@ BIN = $(VENV)/bin
 # Two processes of TensorFlow fit two cores and 24 GiB; JOBS=1 runs the tests one by one.
 JOBS ?= 2
 DATA ?=
+# What test-matrix runs.
+MATRIX ?= tests
 # tests/pure alone covers every branch of the modules below the wall: these, without those.
 PURE = keras_tpu_kit/*.py,keras_tpu_kit/checks/*.py
 NOT_PURE = */__*__.py,*/placement.py,*/stock_training.py
@@ -33,9 +35,8 @@ docs: $(VENV)/.dev
 
 # TensorFlow 2.19.1 is the release for TPUs; an environment of its own holds it.
 test-matrix:
-	$(MAKE) VENV=.venv-tf219 TENSORFLOW='tensorflow==2.19.1' PREFLIGHT= .venv-tf219/.dev
-	.venv-tf219/bin/python -m pytest -n $(JOBS) --dist loadfile tests/ground tests/cases \
-		tests/equality/test_two_replicas.py
+	$(MAKE) VENV=.venv-tf219 TENSORFLOW='tensorflow==2.19.1' .venv-tf219/.dev
+	.venv-tf219/bin/python -m pytest -n $(JOBS) --dist loadfile $(MATRIX)
 
 equality: $(VENV)/.dev
 	$(BIN)/python benchmarks/equality.py
@@ -51,8 +52,6 @@ clean:
 	rm -rf .venv .venv-tf219 build dist site .pytest_cache .mypy_cache .ruff_cache
 
 TENSORFLOW ?= tensorflow>=2.19.1,<2.22
-# The TPU compiler's packages; empty where they do not go with TensorFlow or the machine.
-PREFLIGHT ?= ,preflight
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -63,5 +62,5 @@ $(VENV)/.demo: setup.cfg | $(VENV)/bin/python
 	touch $@
 
 $(VENV)/.dev: setup.cfg | $(VENV)/bin/python
-	$(VENV)/bin/python -m pip install --quiet '$(TENSORFLOW)' --editable '.[dev,docs$(PREFLIGHT)]'
+	$(VENV)/bin/python -m pip install --quiet '$(TENSORFLOW)' --editable '.[dev,docs,preflight]'
 	touch $@ $(VENV)/.demo
