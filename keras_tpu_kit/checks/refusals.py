@@ -163,6 +163,29 @@ def step_exceeds_memory(needed: int, available: int) -> Finding:
     )
 
 
+def text_in_batch(column: str, layer: str | None) -> Finding:
+    """Returns the finding for a column of text that a step is called with.
+
+    Args:
+        column: As users spell it.
+        layer: What reads it, such as `"layer 'decoded'"`, or `None` where nothing does.
+
+    Example:
+
+    >>> print(text_in_batch("x", "layer 'decoded'").what)
+    x holds text or bytes, and layer 'decoded' reads it in the step.
+    """
+    return Finding(
+        "text-in-batch",
+        "error",
+        what=f"{column} holds text or bytes, and {layer or 'nothing'} reads it in the step.",
+        why="A TPU has no strings: they can neither be sent to it nor be read on it.",
+        fix="Turn them into numbers in the dataset, with dataset.map and a StringLookup, "
+        "tf.io.decode_jpeg or the like, and feed the model those; leave out a column that nothing "
+        "reads.",
+    )
+
+
 def layer_of(message: str, layer_names: Iterable[str]) -> str | None:
     """Returns the layer, or else the part of the step, that a message names, or `None`.
 

@@ -9,10 +9,11 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from keras_tpu_kit.checks import refusals as rules
 from keras_tpu_kit.datasets.inspection import named_columns
 from keras_tpu_kit.stock_training import TRACE_ERRORS
 from keras_tpu_kit.tpu_compiler.step import Role
-from keras_tpu_kit.tpu_compiler.translation import StepRefusedError, refusal
+from keras_tpu_kit.tpu_compiler.translation import StepRefusedError, layer_names, refusal
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,6 +65,7 @@ def lower_step(model: keras.Model, batch: Any, step: str = "train_step") -> Lowe
     except TRACE_ERRORS as error:
         raise trace_refusal(error, model) from error
     captured = _captured(model, concrete, batch)
+    _refuse_text(model, concrete, captured)
     try:
         hlo = function.experimental_get_compiler_ir(*flat)(stage="hlo_serialized")
     except TRACE_ERRORS as error:
@@ -95,6 +97,17 @@ def _captured(model: keras.Model, concrete: Any, batch: Any) -> tuple[Parameter,
                 Parameter("a constant", "constants", tuple(outer.shape), outer.dtype.name)
             )
     return (*columns, *others)
+
+
+def _refuse_text(model: keras.Model, concrete: Any, parameters: tuple[Parameter, ...]) -> None:
+    """Raises where a column is text, of which the bridge names neither column nor reader."""
+    for parameter, placeholder in zip(parameters, concrete.inputs, strict=True):
+        if placeholder.dtype == tf.string:
+            readers = [f"{{{{node {op.name}}}}}" for op in placeholder.consumers()]
+            layer = rules.layer_of(" ".join(readers), layer_names(model))
+            finding = rules.text_in_batch(parameter.name, layer)
+            original = f"dtype string of {parameter.name}, read by {', '.join(readers)}"
+            raise StepRefusedError(finding, original, "bridge")
 
 
 def _roles(model: keras.Model) -> dict[int, Parameter]:

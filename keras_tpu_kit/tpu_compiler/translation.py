@@ -60,10 +60,11 @@ def refusal(
         needed, available = memory
         finding = rules.step_exceeds_memory(needed, available)
         return StepRefusedError(finding, original, stage, needed, available)
-    layer = rules.layer_of(original, _layer_names(model))
+    layer = rules.layer_of(original, layer_names(model))
     finding = rules.explain_refusal(stage, original, layer=layer, where=where)
     return StepRefusedError(finding, original, stage)
 
 
-def _layer_names(model: keras.Model) -> Iterable[str]:
+def layer_names(model: keras.Model) -> Iterable[str]:
+    """Returns the names of a model's layers, nested ones included."""
     return [layer.name for layer in model._flatten_layers(include_self=False)]

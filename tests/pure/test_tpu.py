@@ -231,6 +231,8 @@ def test_memory_is_told_in_the_compilers_units():
     ("finding", "code", "words"),
     [
         (refusals.step_exceeds_memory(2**33, 2**32), "step-exceeds-memory", "8.00 GiB"),
+        (refusals.text_in_batch("x", "layer 'words'"), "text-in-batch", "x holds"),
+        (refusals.text_in_batch("y", None), "text-in-batch", "nothing reads it"),
         (tpu.largest_batch(8, 16, 8), "largest-batch", "64 in all"),
         (tpu.largest_batch(8, None, 8), "largest-batch", "64 in all"),
         (tpu.nothing_fits(2**33, 2**32, "v2-8"), "model-exceeds-replica", "v2-8"),
