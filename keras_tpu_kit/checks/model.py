@@ -288,6 +288,64 @@ def check_scalar_loss(loss: str, is_row_mean: bool) -> Finding | None:
     )
 
 
+def check_own_step(step: str, growth: float, is_random: bool, times: int) -> Finding | None:
+    """Returns a finding where a model's own step does not average over the rows of its batch.
+
+    Args:
+        step: What is the model's own, such as `"train_step"`.
+        growth: How many times as long its gradient is when each row is there `times` times.
+        is_random: Whether random numbers lengthen a gradient, the less the more rows there are:
+            then that of a mean is between `times ** -0.5` and once as long, that of a sum
+            between `times ** 0.5` and `times` times.
+        times: How often each row was there; 2 or more.
+
+    Example:
+
+    >>> print(check_own_step("train_step", 8.0, False, 8).what)
+    The model's own train_step does not average over the rows of its batch.
+    """
+    low, high = (times**-0.75, times**0.25) if is_random else (0.95, 1.05)
+    if low <= growth <= high:
+        return None
+    return Finding(
+        "own-step-not-mean",
+        "error",
+        what=f"The model's own {step} does not average over the rows of its batch.",
+        why=f"With each row there {times} times its gradient is {growth:.3g} times as long, where "
+        "a mean's stays as it is; the gradients of the replicas, which see parts of the batch, "
+        "could not be put together into that of the whole.",
+        fix="Take the mean over rows (tf.reduce_mean, or divide by tf.shape(x)[0]), use a "
+        "keras.losses.Loss, whose sums the kit puts right, or train without ktk.replicate.",
+        cures=({"growth": 1.0},),
+    )
+
+
+def note_unasked_step(step: str, reason: str) -> Finding | None:
+    """Returns a warning where nobody could tell whether a model's own step averages over rows.
+
+    Args:
+        step: What is the model's own, such as `"train_step"`.
+        reason: What kept it from being run on rows made up; empty where it was run.
+
+    Example:
+
+    >>> note_unasked_step("train_step", "it takes strings").severity
+    'warning'
+    """
+    if not reason:
+        return None
+    return Finding(
+        "own-step-unasked",
+        "warning",
+        what=f"The model's own {step} could not be tried on rows made up ({reason}).",
+        why="If it sums over the rows of its batch, replicas train with gradients too small, since "
+        "the kit weighs each by its part of the rows.",
+        fix="See that its loss is a mean over rows, such as tf.reduce_mean(per_row_loss), or a "
+        "keras.losses.Loss.",
+        cures=({"reason": ""},),
+    )
+
+
 def check_on_batch(method: str, num_workers: int) -> Finding | None:
     """Returns a finding where one batch is handed to several workers whole.
 

@@ -8,7 +8,8 @@ holds this replica's rows (`hooks`), and the replicas meet in four places: losse
 not over rows (`losses`), gradients before clipping (`gradients`), numbers for a whole batch in
 metrics (`metrics`), and BatchNormalization (`normalization`). Each part counts by its rows
 (`share`). Random numbers differ by replica (`randomness`). Where shapes must be static, the last
-batch of an evaluation is filled up and masked (`padding`).
+batch of an evaluation is filled up and masked (`padding`). A step of the model's own is asked
+before training whether it averages over rows (`custom_steps`).
 
 This is the only place in the kit that touches Keras's trainer internals.
 """

@@ -43,9 +43,12 @@ def _apply(
         return stock(optimizer, grads, trainable_variables)
     grads = list(grads)
     if id(optimizer) not in share.scaled_optimizers:
-        if share.statistics_are_global and not share.is_static:
+        if share.statistics_are_global and not share.is_static and share.captured is None:
             refuse(ReplicationError, check_scaled_loss(False, share.is_static))
         grads = [None if g is None else _times(g, share) for g in grads]
+    if share.captured is not None:
+        share.captured.append([grad for grad in grads if grad is not None])
+        return None
     with _gradients_global(share):
         return stock(optimizer, _sum(grads, share), trainable_variables)
 

@@ -8,6 +8,8 @@ import keras
 
 from keras_tpu_kit.checks.model import check_batch_normalization, note_mended
 from keras_tpu_kit.errors import Finding
+from keras_tpu_kit.replication.replicated import unasked_step
+from keras_tpu_kit.stock_training import clips_of, draws_random_numbers
 
 
 def replication_notes(model: keras.Model) -> tuple[Finding, ...]:
@@ -18,7 +20,8 @@ def replication_notes(model: keras.Model) -> tuple[Finding, ...]:
 
     Returns:
         Findings of severity `"info"`, and a warning where BatchNormalization does not see the
-        global batch. Empty on one replica, where nothing is mended.
+        global batch, or where training has begun by a step of the model's own that could not be
+        asked whether it averages over rows. Empty on one replica, where nothing is mended.
 
     Example:
 
@@ -35,26 +38,22 @@ def replication_notes(model: keras.Model) -> tuple[Finding, ...]:
     optimizer = getattr(model, "optimizer", None)
     optimizer = getattr(optimizer, "inner_optimizer", optimizer)
     found = [
-        note_mended("clipping", _clips(optimizer), replicas),
+        note_mended(
+            "clipping",
+            [f"{name}={value}" for name, value in clips_of(optimizer).items()],
+            replicas,
+        ),
         note_mended("accumulation", _accumulates(optimizer), replicas),
-        note_mended("masks", [layer.name for layer in layers if _draws(layer)], replicas),
+        note_mended(
+            "masks", [layer.name for layer in layers if draws_random_numbers(layer)], replicas
+        ),
         note_mended("statistics", [layer.name for layer in norms if layer.synchronized], replicas),
         check_batch_normalization(unsynchronized, replicas),
+        unasked_step(model),
     ]
     return tuple(finding for finding in found if finding is not None)
-
-
-def _clips(optimizer: Any) -> list[str]:
-    names = ("clipnorm", "global_clipnorm", "clipvalue")
-    return [
-        f"{name}={getattr(optimizer, name)}" for name in names if getattr(optimizer, name, None)
-    ]
 
 
 def _accumulates(optimizer: Any) -> list[str]:
     steps = getattr(optimizer, "gradient_accumulation_steps", None)
     return [f"gradient_accumulation_steps={steps}"] if steps else []
-
-
-def _draws(layer: Any) -> bool:
-    return any(isinstance(each, keras.random.SeedGenerator) for each in vars(layer).values())

@@ -99,7 +99,7 @@ def build(model: Any, batch: Any) -> None:
     parts = (model._compile_metrics, model._compile_loss)
     with _scope(model):
         if not _is_built(model) or any(part is not None and not part.built for part in parts):
-            model._symbolic_build(data_batch=tree.map_structure(_to_symbolic, batch))
+            model._symbolic_build(data_batch=tree.map_structure(to_symbolic, batch))
         if model.optimizer is not None and not model.optimizer.built:
             model.optimizer.build(model.trainable_variables)
 
@@ -115,7 +115,7 @@ def build_layers(model: Any, batch: Any) -> None:
         return
     local = tree.map_structure(model.distribute_strategy.experimental_local_results, batch)
     x, _, _ = keras.utils.unpack_x_y_sample_weight(
-        tree.map_structure_up_to(batch, lambda parts: _to_symbolic(parts[0]), local)
+        tree.map_structure_up_to(batch, lambda parts: to_symbolic(parts[0]), local)
     )
     with _scope(model):
         backend.compute_output_spec(model, tree.map_structure(_to_keras, x), training=False)
@@ -139,7 +139,8 @@ def _first_replica(spec: Any) -> Any:
     return getattr(spec, "_value_specs", (spec,))[0]
 
 
-def _to_symbolic(part: Any) -> Any:
+def to_symbolic(part: Any) -> Any:
+    """Returns the `tf.TensorSpec` of a few rows of one part of a batch, or `None` for no part."""
     if part is None or isinstance(part, tf.OptionalSpec):
         return None
     return tf.TensorSpec([_BUILD_ROWS, *part.shape[1:]], part.dtype)

@@ -38,15 +38,15 @@ def refuse_model(model: keras.Model) -> None:
     for name in _OVERRIDABLE:
         if is_custom(model, name):
             code = inspect.unwrap(getattr(type(model), name)).__code__
-            refuse(ReplicationError, check_step_names(name, list(_names(code))))
+            refuse(ReplicationError, check_step_names(name, list(names_in(code))))
 
 
-def _names(code: CodeType) -> Iterator[str]:
+def names_in(code: CodeType) -> Iterator[str]:
     """Yields what a function's code refers to, the functions inside it included."""
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from _names(constant)
+            yield from names_in(constant)
 
 
 def is_custom(model: Any, name: str) -> bool:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import functools
 import inspect
+import logging
 from typing import Any
 
 import keras
 import tensorflow as tf
 
 from keras_tpu_kit.checks.model import check_model_strategy
-from keras_tpu_kit.errors import ReplicationError
+from keras_tpu_kit.errors import Finding, ReplicationError
 from keras_tpu_kit.plan import BatchPlan
 from keras_tpu_kit.replication import batches, preparation
 from keras_tpu_kit.replication.chief_files import files_of_the_chief
+from keras_tpu_kit.replication.custom_steps import ask_own_step
 from keras_tpu_kit.replication.execution import Execution
 from keras_tpu_kit.replication.padding import pad_evaluation
 from keras_tpu_kit.replication.prediction import whole_batches_split
@@ -21,6 +23,7 @@ from keras_tpu_kit.replication.progress import Progress
 from keras_tpu_kit.replication.refusals import refuse, refuse_model
 from keras_tpu_kit.strategy import describe_strategy
 
+_log = logging.getLogger("keras_tpu_kit")
 _OVERRIDDEN = (
     "make_train_function",
     "make_test_function",
@@ -39,7 +42,10 @@ class _Replicated:
         self.progress = Progress()
         # What Keras prepared last: for training, or for the evaluation within it.
         self._data: Any = None
+        self._batch: Any = None
         self._training_may_end = self._evaluation_may_end = True
+        # Where a step of the model's own could not be asked.
+        self.unasked: Finding | None = None
 
     @functools.wraps(keras.Model.fit)
     def fit(self, *args: Any, **kwargs: Any) -> Any:
@@ -58,6 +64,9 @@ class _Replicated:
             self._training_may_end = preparation.may_end_early(self._data)
         if self.model.train_function is None or force:
             refuse_model(self.model)
+            self.unasked = ask_own_step(self.model, self._batch, self.static_shapes)
+            if self.unasked is not None:
+                _log.warning("%s", self.unasked)
             execution = Execution(self.model, "train_step", self.progress)
             self.model.train_function = lambda it: execution(it, self._training_may_end)
         return self.model.train_function
@@ -87,6 +96,7 @@ class _Replicated:
             preparation.refuse_data(self.model.distribute_strategy, iterator)
             preparation.feed_whole_batches(self.model.distribute_strategy, iterator)
             data_batch = preparation.element_spec(iterator)
+        self._batch = data_batch
         preparation.build(self.model, data_batch)
 
 
@@ -151,6 +161,12 @@ def progress(model: keras.Model) -> Progress:
     if state is None:
         raise ValueError("The model is stock Keras; call ktk.replicate(model) first.")
     return state.progress
+
+
+def unasked_step(model: keras.Model) -> Finding | None:
+    """Returns a warning where a model trains by a step that could not be asked what it does."""
+    state = _state_of(model)
+    return None if state is None else state.unasked
 
 
 def _state_of(model: Any) -> _Replicated | None:

@@ -20,12 +20,16 @@ class ReplicaShare:
         total: Rows of the global batch, of the same kind.
         row_mask: Which rows count, shape `(padded rows,)`, bool; `None` where all do.
         loss_tracker: The model's own mean of the loss.
+        captured: Where optimizers leave their gradients, weighed by rows, in a step that is only
+            asked: they update nothing, and the global batch is taken to hold nothing but copies of
+            this part. `None` in a step that trains.
     """
 
     rows: Any
     total: Any
     row_mask: Any = None
     loss_tracker: Any = None
+    captured: list[list[Any]] | None = None
     scaled_optimizers: set[int] = dataclasses.field(default_factory=set)
     gradients_are_global: bool = False
     statistics_are_global: bool = False
@@ -69,6 +73,9 @@ def _ratio(above: Any, below: Any, dtype: Any) -> Any:
 
 def sum_over_replicas(value: Any) -> Any:
     """Returns the sum of `value` over all replicas, as a constant for gradients."""
+    share = current_share()
+    if share is not None and share.captured is not None:
+        return tf.stop_gradient(value * share.inverse(value.dtype))
     context = tf.distribute.get_replica_context()
     return tf.stop_gradient(context.all_reduce(tf.distribute.ReduceOp.SUM, value))
 

@@ -142,3 +142,29 @@ def test_an_epoch_always_ends_with_a_whole_execution():
     dataset = tf.data.Dataset.from_tensor_slices(rows(4)).repeat().batch(2)
     model.fit(dataset, steps_per_epoch=4, verbose=0, shuffle=False)
     assert int(model.optimizer.iterations.numpy()) == 6
+
+
+def test_a_graph_knows_each_replicas_copy_of_what_it_touches():
+    strategy = replicas(2)
+    with strategy.scope():
+        seen, branch, other = (tf.Variable(0.0) for _ in range(3))
+
+    def step():
+        tf.cond(seen.read_value() > 1, lambda: branch.assign(1.0), lambda: 0.0)
+
+    graph = tf.function(lambda: strategy.run(step), autograph=False).get_concrete_function().graph
+    touched = {id(copy) for copy in graph.variables}
+    for variable in (seen, branch):
+        assert {id(copy) for copy in strategy.experimental_local_results(variable)} <= touched
+    assert not {id(copy) for copy in strategy.experimental_local_results(other)} & touched
+
+
+def test_gradients_reach_an_optimizer_through_apply():
+    given = []
+
+    class Keeps(keras.optimizers.SGD):
+        def apply(self, grads, trainable_variables=None):
+            given.extend(grads)
+
+    Keeps().apply_gradients([(tf.constant(2.0), keras.Variable(1.0))])
+    assert [float(gradient) for gradient in given] == [2.0]

@@ -267,6 +267,26 @@ TABLE = [
         [({"loss": "f", "is_row_mean": False}, "scalar-loss-not-mean")],
     ),
     (
+        model.check_own_step,
+        [
+            {"step": "train_step", "growth": 1.01, "is_random": False, "times": 8},
+            {"step": "train_step", "growth": 0.35, "is_random": True, "times": 8},
+            {"step": "train_step", "growth": 1.5, "is_random": True, "times": 8},
+        ],
+        [
+            (
+                {"step": "train_step", "growth": growth, "is_random": is_random, "times": 8},
+                "own-step-not-mean",
+            )
+            for growth, is_random in ((8.0, False), (0.9, False), (2.83, True), (0.125, True))
+        ],
+    ),
+    (
+        model.note_unasked_step,
+        [{"step": "train_step", "reason": ""}],
+        [({"step": "train_step", "reason": "it takes strings"}, "own-step-unasked")],
+    ),
+    (
         model.check_on_batch,
         [{"method": "train_on_batch", "num_workers": 1}],
         [({"method": "train_on_batch", "num_workers": 2}, "on-batch-several-workers")],
