@@ -31,7 +31,7 @@ JOB = str(pathlib.Path(__file__).with_name("job.py"))
 ROOT = str(pathlib.Path(__file__).parents[2])
 LIMIT = 60.0
 PATIENCE = 900.0  # only bounds a hang of the script itself
-REASONS = ("worker-lost", "worker-absent")
+REASONS = ("worker-lost", "worker-absent", "workers-not-connected")
 
 
 class Pair:

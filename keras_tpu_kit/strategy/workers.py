@@ -5,6 +5,7 @@ from __future__ import annotations
 import faulthandler
 import os
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -20,7 +21,9 @@ from keras_tpu_kit.strategy.outcome import Found
 from keras_tpu_kit.strategy.reduction import unknown_reduction
 
 # TensorFlow's own connection takes well under a second once all workers are there.
-_CONNECTION_SECONDS = 60.0
+_CONNECTION_SECONDS = 45.0
+# What a process does that says why another one ended, if that one left a trace.
+_EXPLAIN = "import sys; trace = sys.stdin.read(); trace and sys.stderr.write(trace + sys.argv[1])"
 
 
 def find_workers(deadline: Deadline, reduction: Any = None) -> Found | None:
@@ -44,7 +47,7 @@ def find_workers(deadline: Deadline, reduction: Any = None) -> Found | None:
         num_accelerators={"GPU": gpus} if gpus else {},
         rpc_layer="grpc",
     )
-    with _ended_if_it_hangs(), _keeping_sigterm():
+    with _ended_if_it_hangs(cluster), _keeping_sigterm():
         try:
             strategy = tf.distribute.MultiWorkerMirroredStrategy(resolver, options)
         except RuntimeError as error:
@@ -126,17 +129,35 @@ def _too_late(error: RuntimeError) -> HardwareError:
 
 
 @contextmanager
-def _ended_if_it_hangs() -> Iterator[None]:
-    """Ends the process, with a trace, if TensorFlow waits without a limit for another worker.
+def _ended_if_it_hangs(cluster: Cluster) -> Iterator[None]:
+    """Ends the process, with a trace and the reason, if TensorFlow waits for ever for a worker.
 
     A worker that dies after all have met leaves TensorFlow waiting in C++ with Python's lock
-    held, so that neither a thread nor a signal handler of Python's could end it.
+    held, so that neither a thread nor a signal handler of Python's could end it or say a word.
     """
-    faulthandler.dump_traceback_later(_CONNECTION_SECONDS, exit=True)
-    try:
-        yield
-    finally:
-        faulthandler.cancel_dump_traceback_later()
+    reason = f"\nkeras_tpu_kit: {_not_connected(cluster, _CONNECTION_SECONDS)}\n"
+    with subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", _EXPLAIN, reason], stdin=subprocess.PIPE
+    ) as explainer:
+        faulthandler.dump_traceback_later(_CONNECTION_SECONDS, exit=True, file=explainer.stdin)
+        try:
+            yield
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+
+
+def _not_connected(cluster: Cluster, seconds: float) -> Finding:
+    """Returns why a worker ends that TensorFlow could not connect to the others."""
+    others = ", ".join(cluster.addresses[: cluster.index] + cluster.addresses[cluster.index + 1 :])
+    return Finding(
+        "workers-not-connected",
+        "error",
+        what=f"All workers came, but TensorFlow has not connected worker {cluster.index} with "
+        f"{others} within {seconds:g} s.",
+        why="One of them has ended since, or cannot be reached, and TensorFlow would wait for it "
+        "for ever.",
+        fix="Look at the last lines of the others for the cause, and start all workers again.",
+    )
 
 
 @contextmanager

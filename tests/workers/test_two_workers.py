@@ -136,4 +136,7 @@ def test_a_worker_that_dies_while_tensorflow_connects_does_not_leave_the_other_w
         outcome = left.wait(LIMIT)
     assert not outcome.timed_out
     assert outcome.exit_code == 1
-    assert any("_ended_if_it_hangs" in line or "find_workers" in line for line in lines)
+    assert any("find_workers" in line for line in lines)  # Where it hung,
+    said = "\n".join(lines)  # and why.
+    assert "[workers-not-connected]" in said
+    assert where[1] in said[said.index("keras_tpu_kit: ") :]
