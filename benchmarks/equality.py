@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import json
 import pathlib
 import re
 import sys
@@ -22,6 +23,7 @@ sys.path.insert(0, str(ROOT))
 from tests.equality.cells import EVERY, STRATEGIES, TOLERANCE, Cell  # noqa: E402
 from tests.equality.runner import run  # noqa: E402
 
+Results = dict[tuple[str, str], dict[Cell, dict[str, Any]]]
 _COLUMNS = (("kit", "float64"), ("kit", "float32"), ("stock", "float64"))
 _REFUSED = (  # What, why, and the heading in docs/errors.md.
     (
@@ -108,18 +110,33 @@ def main() -> None:
     parser.add_argument("--strategies", default=";".join(STRATEGIES), help="separated by ';'")
     parser.add_argument("--seconds", type=float, default=1800, help="limit of each process")
     parser.add_argument("--output", type=pathlib.Path, default=ROOT / "docs" / "equality.md")
+    parser.add_argument("--results", type=pathlib.Path, help="keeps results; what is there is kept")
     arguments = parser.parse_args()
     chosen = arguments.strategies.split(";")
     cells = [cell for cell in EVERY if cell.strategy in chosen]
-    results = {
-        column: run(cells, dtype=column[1], side=column[0], seconds=arguments.seconds)
-        for column in _COLUMNS
-    }
+    results: Results = {column: {} for column in _COLUMNS}
+    if arguments.results and arguments.results.exists():
+        for side, dtype, cell, told in json.loads(arguments.results.read_text()):
+            results[side, dtype][Cell(*cell)] = told
+    for (side, dtype), known in results.items():
+        for strategy in chosen:
+            missing = [cell for cell in cells if cell.strategy == strategy and cell not in known]
+            known |= run(missing, dtype=dtype, side=side, seconds=arguments.seconds)
+            if arguments.results:
+                arguments.results.write_text(json.dumps(_listed(results)))
     arguments.output.write_text(_page(cells, results), encoding="utf-8")
     print(_summary(cells, results))
 
 
-def _page(cells: list[Cell], results: Mapping[tuple[str, str], Any]) -> str:
+def _listed(results: Results) -> list[Any]:
+    return [
+        [*column, list(cell), told]
+        for column, found in results.items()
+        for cell, told in found.items()
+    ]
+
+
+def _page(cells: list[Cell], results: Results) -> str:
     refused = "\n".join(
         f"| {what} | {why} | [{code}](errors.md#{code}) |" for what, why, code in _REFUSED
     )
@@ -142,7 +159,7 @@ def _told(outcome: Mapping[str, Any]) -> str:
     return re.sub(r"[|`*_<>\[\]{}]", " ", outcome["error"])[:80]
 
 
-def _summary(cells: list[Cell], results: Mapping[tuple[str, str], Any]) -> str:
+def _summary(cells: list[Cell], results: Results) -> str:
     import keras
     import tensorflow as tf
 
