@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import secrets
 import socket
@@ -17,6 +18,7 @@ from keras_tpu_kit.errors import Finding, KitError, SearchError
 from keras_tpu_kit.searching import (
     EXIT_NO_CHIEF,
     EXIT_RETIRED,
+    SearchOver,
     SearchSupervisor,
     ServiceSettings,
     this_machine,
@@ -155,7 +157,11 @@ def _chief_place(args: argparse.Namespace) -> tuple[str, int, str, bool]:
         host = args.chief_host or "127.0.0.1"
         if is_loopback(host):
             return host, args.port or processes.free_ports(1)[0], "worker", True
-        return host, args.port or 7077, f"worker-{socket.gethostname()}-", _is_here(host)
+        # By chance, as two machines or two commands of one may have the same host name; and what
+        # is called chief is one, for KerasTuner.
+        name = socket.gethostname().replace("chief", "host")
+        prefix = f"worker-{name}-{secrets.token_hex(2)}-"
+        return host, args.port or 7077, prefix, _is_here(host)
     if args.source == "slurm":
         cluster = Cluster.from_slurm(os.environ, args.port)
     else:
@@ -189,11 +195,16 @@ def _take_part(args: argparse.Namespace) -> int:
             arguments["epochs"] = args.epochs
         tuner.search(**arguments)
     except KitError as error:
-        code = _EXIT_CODES.get(error.finding.code)
+        is_over = isinstance(error, SearchOver)
+        code = 0 if is_over else _EXIT_CODES.get(error.finding.code)
         if code is None:
             raise
         sys.stderr.write(f"{error}\n")
         return code
+    finally:
+        # Python collects on its way out, and goes through all that TensorFlow made: a second or
+        # more, in which the next process or the user waits.
+        gc.freeze()
     retirement = getattr(tuner.oracle, "retirement", None)
     return EXIT_RETIRED if retirement is not None and retirement.has_retired else 0
 
@@ -211,9 +222,15 @@ def _make(target: str) -> tuple[Any, dict[str, Any]]:
 
 
 def _write(line: str) -> None:
-    """Writes one line of a process at once."""
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
+    """Writes one line of a process at once; nobody may be there to read it."""
+    try:
+        sys.stdout.write(f"{line}\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Ctrl-C ends the `tee` behind a pipe as well, and the search has yet to stop in order.
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nothing, sys.stdout.fileno())
+        os.close(nothing)
 
 
 def _not_a_tuner(target: str, what: str) -> Finding:

@@ -3,7 +3,12 @@
 Nothing here imports TensorFlow, so the process that watches the others stays small.
 """
 
-from keras_tpu_kit.searching.environment import EXIT_NO_CHIEF, EXIT_RETIRED, ServiceSettings
+from keras_tpu_kit.searching.environment import (
+    EXIT_NO_CHIEF,
+    EXIT_RETIRED,
+    SearchOver,
+    ServiceSettings,
+)
 from keras_tpu_kit.searching.shares import Machine, this_machine
 from keras_tpu_kit.searching.supervisor import SearchSupervisor
 
@@ -11,6 +16,7 @@ __all__ = [
     "EXIT_NO_CHIEF",
     "EXIT_RETIRED",
     "Machine",
+    "SearchOver",
     "SearchSupervisor",
     "ServiceSettings",
     "this_machine",

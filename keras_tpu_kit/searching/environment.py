@@ -21,6 +21,10 @@ EXIT_NO_CHIEF = 69
 _PREFIX = "KERAS_TPU_KIT_"
 
 
+class SearchOver(SearchError):  # noqa: N818 -- no error: nothing is left to do
+    """There is no chief any more, as its search is over."""
+
+
 @dataclasses.dataclass(frozen=True)
 class ServiceSettings:
     """How a chief or a worker takes part in a search.

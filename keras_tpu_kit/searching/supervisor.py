@@ -10,6 +10,7 @@ import threading
 import time
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent import futures
 
 from keras_tpu_kit.errors import Finding, SearchError
 from keras_tpu_kit.processes import (
@@ -31,6 +32,8 @@ _MAX_SHORT_LIVES = 5
 # Workers are told of the end within two questions; what still runs then is in no trial.
 _END_GRACE_SECONDS = 2.0
 _STOP_GRACE_SECONDS = 10.0
+# Workers have nothing to save.
+_KILL_SECONDS = 0.5
 
 
 @dataclasses.dataclass
@@ -111,6 +114,11 @@ class SearchSupervisor:
             self._start(self._chief)
         while True:
             if self._signal is not None:
+                name = signal.Signals(self._signal).name
+                self._write(
+                    f"[search] {name}: the search stops. Every finished trial is kept, and the "
+                    "same command goes on from there."
+                )
                 return EXIT_RESUMABLE if self._signal == signal.SIGTERM else 128 + self._signal
             code = self._look_after_chief()
             if code is not None:
@@ -166,8 +174,10 @@ class SearchSupervisor:
             elif code is None or code == 0:
                 continue
             elif code < 128:
-                error = f"{worker.name} {describe_exit(code)}; its output says why."
-                tell_once(worker.settings, {"kind": "failed", "error": error})
+                # A machine that cannot reach the chief is no reason to end the search of the rest.
+                if code != EXIT_NO_CHIEF:
+                    error = f"{worker.name} {describe_exit(code)}; its output says why."
+                    tell_once(worker.settings, {"kind": "failed", "error": error})
                 return code
             else:
                 if not worker.is_mourned:
@@ -219,11 +229,21 @@ class SearchSupervisor:
 
     def _stop_all(self) -> None:
         """Ends the workers, then the chief, which notes that it was stopped and not killed."""
+        running = [w for w in self._workers if w.group is not None and w.exit_code is None]
+        if running:
+            with futures.ThreadPoolExecutor(len(running)) as pool:
+                # Together, so that many workers take no longer than one.
+                list(pool.map(lambda worker: worker.group.stop(grace=_KILL_SECONDS), running))
         for worker in self._workers:
             if worker.group is not None:
-                worker.group.stop(grace=0.5)
+                worker.group.stop(grace=0)
         if self._chief is not None and self._chief.group is not None:
             self._chief.group.stop()
+        elif self._chief is None and self._signal is not None:
+            for worker in running:
+                told = {"kind": "stopped", "tuner_id": worker.name}
+                if not tell_once(worker.settings, told, timeout=1.0):
+                    break
 
     @contextlib.contextmanager
     def _watching_signals(self) -> Iterator[None]:

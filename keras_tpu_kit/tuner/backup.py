@@ -66,7 +66,7 @@ class EpochBackup(keras.callbacks.Callback):  # type: ignore[misc]
         """Saves the epoch, if the last save is long enough ago."""
         if self._clock() - self._saved_at < self._seconds or self._run.ending[0] != "finished":
             return
-        self._directory.mkdir(parents=True, exist_ok=True)
+        files.make_directory(self._directory)
         best = self._run.weights
         note = {
             "epochs": epoch + 1,

@@ -12,11 +12,12 @@ from typing import Any, Literal, get_args
 from rich.console import Console
 from rich.live import Live
 
+from keras_tpu_kit import report
 from keras_tpu_kit.errors import Finding, SearchError
 from keras_tpu_kit.tuner import live
 from keras_tpu_kit.tuner.internals import TrialStatus, trials_in_all
 from keras_tpu_kit.tuner.record import reason_of
-from keras_tpu_kit.tuner.results import result_of
+from keras_tpu_kit.tuner.results import ranked, result_of, table
 
 Log = Literal["auto", "live", "text", "json", "quiet"]
 
@@ -26,9 +27,9 @@ class Display:
 
     Args:
         oracle: The search's own oracle, never a client of one.
-        log: `"live"` for a table that is drawn anew, `"text"` for a line for each trial,
-            `"json"` for a line of JSON for each event, `"quiet"` for nothing; `"auto"` is
-            `"live"` on a terminal and `"text"` elsewhere.
+        log: `"live"` for a table that is drawn anew, `"text"` for a line for each trial and a
+            table at the end, `"json"` for a line of JSON for each event, `"quiet"` for nothing;
+            `"auto"` is `"live"` on a terminal and `"text"` elsewhere.
         clock: Returns seconds.
 
     Raises:
@@ -123,6 +124,8 @@ class Display:
             if self._live is not None:
                 self._live.stop()
                 self._live = None
+            elif log == "text" and self.oracle.end_order:
+                report.show(self._table())
             self._view = _nothing
 
     def _tell(self, event: str, trial: Any = None, **facts: Any) -> None:
@@ -131,6 +134,11 @@ class Display:
 
     def _picture(self) -> Any:
         return live.picture(self.oracle, list(self.running.values()), self._clock())
+
+    def _table(self) -> Any:
+        ended = [self.oracle.trials[trial_id] for trial_id in self.oracle.end_order]
+        objective = self.oracle.objective
+        return table(ranked(ended, objective), objective, None, self.oracle.proposal_seconds)
 
     def _write_text(self, event: dict[str, Any]) -> None:
         if event["event"] == "trial_end":

@@ -21,9 +21,10 @@ from keras_tpu_kit.tuner.adaptation import FactoryHyperModel, HyperModelFactory,
 from keras_tpu_kit.tuner.answers import SearchAnswers
 from keras_tpu_kit.tuner.display import Display
 from keras_tpu_kit.tuner.feeding import Feeding
-from keras_tpu_kit.tuner.internals import TrialStatus, is_chief_oracle, quiet_retracing, save_json
+from keras_tpu_kit.tuner.internals import TrialStatus, is_chief_oracle, quiet_retracing
 from keras_tpu_kit.tuner.models import TrialModels
 from keras_tpu_kit.tuner.project import Project
+from keras_tpu_kit.tuner.project.files import write_json
 from keras_tpu_kit.tuner.pruning import Pruner, judge
 from keras_tpu_kit.tuner.record import TrialRecord, reason_of
 from keras_tpu_kit.tuner.service import ChiefServer, connect
@@ -103,7 +104,7 @@ class SearchEngine(SearchAnswers, TrialModels):
             **kwargs,
         )
         # A worker asks its chief, with the kit's client in place of KerasTuner's.
-        self.oracle = connect(oracle) or oracle
+        self.oracle = connect(oracle, self.project.is_over) or oracle
 
     # --- A search --------------------------------------------------------------------------
 
@@ -282,7 +283,7 @@ class SearchEngine(SearchAnswers, TrialModels):
         with self.factory.strategy.scope():
             history = self.hypermodel.fit(hp, model, *args, **kwargs)
         if not was_built:
-            save_json(self._get_build_config_fname(trial.trial_id), model.get_build_config())
+            write_json(self._get_build_config_fname(trial.trial_id), model.get_build_config())
         return history
 
 

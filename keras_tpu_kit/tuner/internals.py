@@ -23,7 +23,7 @@ from keras_tuner.src.engine.tuner_utils import (
     validate_trial_results,
 )
 from keras_tuner.src.tuners.hyperband import HyperbandOracle
-from keras_tuner.src.utils import load_json, save_json
+from keras_tuner.src.utils import load_json
 
 
 def reset_names() -> None:
@@ -82,7 +82,6 @@ __all__ = [
     "load_json",
     "quiet_retracing",
     "reset_names",
-    "save_json",
     "synchronized",
     "trials_in_all",
     "validate_trial_results",

@@ -127,14 +127,25 @@ def test_json_lines_tell_each_event(tmp_path, capsys):
     assert (events[6]["outcome"], events[6]["score"]) == ("diverged", None)
 
 
-@pytest.mark.parametrize(("log", "lines"), [("text", 1), ("quiet", 0)])
-def test_text_is_a_line_for_each_trial_and_quiet_is_nothing(log, lines, tmp_path, capsys):
-    search = Search(tmp_path, log=log)
+def test_text_is_a_line_for_each_trial_with_the_table_at_the_end(tmp_path, capsys):
+    search = Search(tmp_path, log="text")
     with search.display.shown(planned_epochs=3):
         search.run([0.5, 0.6])
-    out = capsys.readouterr().out
-    assert out.count("\n") == lines
-    assert ("val_accuracy=0.6 in 60.0 s" in out) is bool(lines)
+        search.run([], outcome="diverged", reason="loss was nan in epoch 1.")
+    first, second, *table = capsys.readouterr().out.splitlines()
+    assert "trial 0 finished: val_accuracy=0.6 in 60.0 s" in first
+    assert "trial 1 diverged (loss was nan in epoch 1.):" in second
+    assert table[0].split() == ["Trials"]
+    text = "\n".join(table)
+    assert "finished" in text and "diverged: loss was" in text
+    assert table[-1].startswith("1 finished, 1 diverged; ")
+
+
+def test_quiet_is_nothing(tmp_path, capsys):
+    search = Search(tmp_path, log="quiet")
+    with search.display.shown(planned_epochs=3):
+        search.run([0.5, 0.6])
+    assert capsys.readouterr().out == ""
 
 
 def test_verbose_0_is_quiet_unless_another_log_is_asked_for(tmp_path, capsys):

@@ -78,7 +78,7 @@ class DurableOracle(oracle_module.Oracle):  # type: ignore[misc]
     def save(self) -> None:
         """Writes `oracle.json`, whole or not at all."""
         with self.alone():
-            self.project_path.mkdir(parents=True, exist_ok=True)
+            files.make_directory(self.project_path)
             files.write_json(self.project_path / ORACLE_FILE, self.get_state())
 
     def reload(self) -> list[Finding]:
@@ -111,7 +111,7 @@ class DurableOracle(oracle_module.Oracle):  # type: ignore[misc]
 
     def _save_trial(self, trial: trial_module.Trial) -> None:
         directory = self.trial_path(trial.trial_id)
-        directory.mkdir(parents=True, exist_ok=True)
+        files.make_directory(directory)
         # Enough to go on from should oracle.json be lost.
         state = {**trial.get_state(), KIT_KEY: {"seed": self.seed, "seed_state": self._seed_state}}
         files.write_json(directory / TRIAL_FILE, state)

@@ -55,6 +55,19 @@ def write_json(path: str | os.PathLike[str], value: Any) -> None:
         partial.write_text(text, encoding="utf-8")
 
 
+def make_directory(path: str | os.PathLike[str]) -> None:
+    """Makes a directory and those above it, where they are missing.
+
+    Raises:
+        SearchError: `project-disk-full`.
+    """
+    try:
+        pathlib.Path(path).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise_if_disk_full(error, path)
+        raise
+
+
 @contextlib.contextmanager
 def replaced(path: str | os.PathLike[str], keep_previous: bool = True) -> Iterator[pathlib.Path]:
     """Yields a path to write to, which takes the place of `path` when the block ends well.
@@ -75,7 +88,8 @@ def replaced(path: str | os.PathLike[str], keep_previous: bool = True) -> Iterat
             _keep(target)
         partial.replace(target)
         _sync(target.parent)
-    except OSError as error:
+    except (OSError, RuntimeError) as error:
+        # RuntimeError is what h5py makes of a disk that fills while it closes a file.
         raise_if_disk_full(error, target)
         raise
     finally:
@@ -134,13 +148,16 @@ def disk_full_finding(error: BaseException, path: str | os.PathLike[str]) -> Fin
         error: An `OSError`, or what a library made of one.
         path: What was being written.
     """
-    full = isinstance(error, OSError) and error.errno in _FULL
-    if not full and "No space left on device" not in str(error):
-        return None
+    number = error.errno if isinstance(error, OSError) else None
+    if number not in _FULL:
+        if "No space left on device" not in str(error):
+            return None
+        number = errno.ENOSPC
     return Finding(
         "project-disk-full",
         "error",
-        f"{os.fspath(path)!r} could not be written: {_first_line(error)}.",
+        # Not in the error's own words: h5py's begin with the time of day.
+        f"{os.fspath(path)!r} could not be written: {os.strerror(number)}.",
         "Nothing was overwritten, so the project stands as it was after the last trial that was "
         "saved.",
         "Free some room, or move the project to a larger disk, and start the same search again.",
@@ -205,8 +222,3 @@ def _ends_a_line(path: pathlib.Path) -> bool:
     with path.open("rb") as file:
         file.seek(-1, os.SEEK_END)
         return file.read(1) == b"\n"
-
-
-def _first_line(error: BaseException) -> str:
-    text = str(error).strip() or type(error).__name__
-    return text.splitlines()[0].rstrip(".")

@@ -32,9 +32,10 @@ class Interruption:
 
     @contextlib.contextmanager
     def watched(self, project: str | os.PathLike[str]) -> Iterator[None]:
-        """Surrounds a search; on SIGTERM or Ctrl-C it notes that the search was stopped.
+        """Surrounds a search; on SIGTERM, Ctrl-C or an error it notes that the search was stopped.
 
-        The note keeps the trial that was running from being counted as one that crashes.
+        The note keeps the trial that was running from being counted as one that crashes: its
+        process said why it ended, be it a full disk or a mistake that is yet to be mended.
 
         Args:
             project: The project's directory.
@@ -47,7 +48,7 @@ class Interruption:
             signal.signal(signal.SIGTERM, self._stop)
         try:
             yield
-        except (SearchStopped, KeyboardInterrupt):
+        except (Exception, SystemExit, KeyboardInterrupt):
             with contextlib.suppress(OSError):
                 (pathlib.Path(project) / STOPPED_FILE).touch()
             raise

@@ -11,6 +11,8 @@ ORACLE_FILE = "oracle.json"
 TRIAL_FILE = "trial.json"
 # One line for each trial that ended: the last to be lost when files are damaged.
 JOURNAL_FILE = "trials.jsonl"
+# Is there once a search had no more trials, until it is extended.
+OVER_FILE = ".over"
 # The kit's part of KerasTuner's files, which KerasTuner leaves alone.
 KIT_KEY = "keras_tpu_kit"
 

@@ -87,8 +87,11 @@ class ProjectLock:
             raise SearchError(_cannot_lock(self.path, error)) from error
         self._descriptor = descriptor
         _held.add(self)
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, json.dumps(dataclasses.asdict(_this_process())).encode(), 0)
+        # On a full disk the name does not fit; the lock holds all the same, and what has to be
+        # saved will say that the disk is full.
+        with contextlib.suppress(OSError):
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, json.dumps(dataclasses.asdict(_this_process())).encode(), 0)
 
     def release(self) -> None:
         """Lets go of the directory; the file stays, empty."""

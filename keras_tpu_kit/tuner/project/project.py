@@ -14,7 +14,7 @@ from keras_tuner.src.distribute.utils import has_chief_oracle, is_chief_oracle
 from keras_tpu_kit import report
 from keras_tpu_kit.tuner.project import files
 from keras_tpu_kit.tuner.project.durable import durable
-from keras_tpu_kit.tuner.project.layout import project_exists
+from keras_tpu_kit.tuner.project.layout import OVER_FILE, project_exists
 from keras_tpu_kit.tuner.project.location import local_directory
 from keras_tpu_kit.tuner.project.lock import ProjectLock, refuse_if_in_use
 
@@ -70,6 +70,10 @@ class Project:
         """Whether a chief in another process keeps the files."""
         return has_chief_oracle() and not is_chief_oracle()
 
+    def is_over(self) -> bool:
+        """Whether the search had no more trials when its last process, or its chief, ended."""
+        return pathlib.Path(self.path, OVER_FILE).exists()
+
     def prepare(self) -> None:
         """Is called before KerasTuner asks whether there is a project to reload.
 
@@ -89,7 +93,7 @@ class Project:
         """Writes the empty file by which KerasTuner knows a project, where it is not whole."""
         path = pathlib.Path(self.path, f"{tuner_id}.json")
         if not path.exists() or files.read_json(path).damage is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            files.make_directory(path.parent)
             files.write_json(path, {})
 
     @contextlib.contextmanager
@@ -103,6 +107,7 @@ class Project:
         if self.is_worker:
             yield
             return
+        files.make_directory(self.path)
         with self._lock, self.oracle.interruption.watched(self.path):
             # Explored anew, so that it can be compared with the space of the search to go on with.
             self.oracle.hyperparameters = self._given_space.copy()
@@ -118,6 +123,7 @@ class Project:
             return
         keep = is_chief_oracle() and os.environ.get(WORKERS_ALIVE) == "1"
         findings = self.oracle.begin(keep_ongoing=keep)
+        pathlib.Path(self.path, OVER_FILE).unlink(missing_ok=True)
         if findings:
             report.show(*findings)
 
@@ -139,4 +145,7 @@ class Project:
         shutil.rmtree(self.backup_path(trial), ignore_errors=True)
 
     def on_search_end(self) -> None:
-        """Is called after the last trial of this process."""
+        """Is called after the last trial of this process; notes that the search is over."""
+        if not self.is_worker:
+            with contextlib.suppress(OSError):
+                pathlib.Path(self.path, OVER_FILE).touch()

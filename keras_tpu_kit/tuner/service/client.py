@@ -15,7 +15,7 @@ from keras_tuner.src import protos
 from keras_tuner.src.distribute.oracle_client import OracleClient
 
 from keras_tpu_kit.errors import Finding, SearchError
-from keras_tpu_kit.searching import messages
+from keras_tpu_kit.searching import SearchOver, messages
 from keras_tpu_kit.searching.environment import ServiceSettings
 from keras_tpu_kit.tuner.internals import Trial, TrialStatus
 from keras_tpu_kit.tuner.service.retirement import Retirement
@@ -34,15 +34,24 @@ class ChiefClient(OracleClient):  # type: ignore[misc]
     Args:
         oracle: The worker's own oracle, which knows the settings that do not travel.
         settings: Where the chief is, and what to present.
+        is_over: Whether the project's files say that the search is over, asked when no chief
+            answers.
 
     Raises:
+        SearchOver: If no chief answers and the search is over, from every method.
         SearchError: `chief-missing`, `chief-refused` or `chief-lost`, from every method.
     """
 
-    def __init__(self, oracle: Any, settings: ServiceSettings) -> None:
+    def __init__(
+        self,
+        oracle: Any,
+        settings: ServiceSettings,
+        is_over: Callable[[], bool] = lambda: False,
+    ) -> None:
         # Not KerasTuner's own, which opens a channel without credentials.
         self._oracle = oracle
         self._settings = settings
+        self._is_over = is_over
         self.tuner_id = settings.tuner_id
         self.multi_worker = False
         self.should_report = True
@@ -139,6 +148,8 @@ class ChiefClient(OracleClient):  # type: ignore[misc]
                 ):
                     raise SearchError(_refused(self._settings, error)) from None
                 waited, limit = time.monotonic() - begun, self._patience
+                if waited > limit and self._is_over():
+                    raise SearchOver(_over(self._settings)) from None
                 if waited > limit:
                     raise SearchError(_silent(self._settings, waited, self._has_answered)) from None
                 if time.monotonic() - said > _SAY_SECONDS:
@@ -201,11 +212,12 @@ class _Bounded:
         return lambda request, **_: call(request, timeout=_CALL_SECONDS)
 
 
-def connect(oracle: Any) -> ChiefClient | None:
+def connect(oracle: Any, is_over: Callable[[], bool]) -> ChiefClient | None:
     """Returns a client of the chief that the environment names; `None` if it names none.
 
     Args:
         oracle: This process's own oracle.
+        is_over: Whether the project's files say that the search is over.
 
     Raises:
         SearchError: If the chief does not answer, or refuses.
@@ -213,7 +225,17 @@ def connect(oracle: Any) -> ChiefClient | None:
     settings = ServiceSettings.from_environment(os.environ)
     if settings is None or settings.is_chief:
         return None
-    return ChiefClient(oracle, settings)
+    return ChiefClient(oracle, settings, is_over)
+
+
+def _over(settings: ServiceSettings) -> Finding:
+    return Finding(
+        "chief-missing",
+        "error",
+        f"No chief answers at {settings.address}, and the project says that its search is over.",
+        "This worker came, or came back, after the last trial had ended.",
+        "Nothing is left to do; to extend the search, start its chief with more max_trials.",
+    )
 
 
 def _silent(settings: ServiceSettings, waited: float, has_answered: bool) -> Finding:

@@ -86,12 +86,15 @@ class ChiefServer:
         """Hands out trials until none is left and the workers know it.
 
         Raises:
-            SearchError: `search-worker-failed`, if a worker met an error that ends the search.
+            SearchError: `search-worker-failed`, if a worker met an error that ends the search; or
+                what keeps the chief from saving its state, such as `project-disk-full`.
         """
         ended_at: float | None = None
         while True:
             time.sleep(_POLL_SECONDS)
             servicer = self.servicer
+            if servicer.error is not None:
+                raise servicer.error
             if servicer.fatal is not None:
                 raise SearchError(_worker_failed(servicer.fatal))
             servicer.check_leases()

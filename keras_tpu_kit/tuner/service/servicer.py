@@ -3,15 +3,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import grpc
 from keras_tuner.src import protos
 from keras_tuner.src.distribute.oracle_chief import OracleServicer
 
+from keras_tpu_kit.errors import SearchError
 from keras_tpu_kit.searching import messages
 from keras_tpu_kit.tuner.internals import Trial, TrialStatus
 from keras_tpu_kit.tuner.project.durable import DurableOracle
@@ -46,12 +48,14 @@ class SearchServicer(OracleServicer):  # type: ignore[misc]
         self._unclaimed = {name: clock() for name in oracle.ongoing_trials}
         self._reasons: dict[str, str | None] = {}
         self.fatal: str | None = None
+        # What the chief itself met, such as a full disk.
+        self.error: SearchError | None = None
 
     # --- KerasTuner's protocol -----------------------------------------------------------------
 
     def CreateTrial(self, request: Any, context: grpc.ServicerContext) -> Any:
         """Hands out a trial; says that there is none to come only once all have ended."""
-        with self.oracle.alone():
+        with self._answering(context):
             self._admit(request.tuner_id, context)
             response = super().CreateTrial(request, context)
             stopped = TrialStatus.to_proto(TrialStatus.STOPPED)
@@ -65,13 +69,13 @@ class SearchServicer(OracleServicer):  # type: ignore[misc]
 
     def UpdateTrial(self, request: Any, context: grpc.ServicerContext) -> Any:
         """Records an epoch; the answer's status `"STOPPED"` asks the worker to end the trial."""
-        with self.oracle.alone():
+        with self._answering(context):
             self._require_owner(request.trial_id, context)
             return super().UpdateTrial(request, context)
 
     def EndTrial(self, request: Any, context: grpc.ServicerContext) -> Any:
         """Records how a trial ended; repeated, it changes nothing."""
-        with self.oracle.alone():
+        with self._answering(context):
             trial_id = request.trial.trial_id
             if not self.oracle.has_ended(trial_id):
                 self._require_owner(trial_id, context)
@@ -82,31 +86,31 @@ class SearchServicer(OracleServicer):  # type: ignore[misc]
 
     def UpdateSpace(self, request: Any, context: grpc.ServicerContext) -> Any:
         """Adds hyperparameters that a worker found."""
-        with self.oracle.alone():
+        with self._answering(context):
             return super().UpdateSpace(request, context)
 
     def GetSpace(self, request: Any, context: grpc.ServicerContext) -> Any:
         """Returns the search space."""
-        with self.oracle.alone():
+        with self._answering(context):
             return super().GetSpace(request, context)
 
     def GetTrial(self, request: Any, context: grpc.ServicerContext) -> Any:
         """Returns a trial."""
-        with self.oracle.alone():
+        with self._answering(context):
             self._require_known(request.trial_id, context)
             return super().GetTrial(request, context)
 
     def GetBestTrials(self, request: Any, context: grpc.ServicerContext) -> Any:
         """Returns the best trials so far."""
-        with self.oracle.alone():
+        with self._answering(context):
             return super().GetBestTrials(request, context)
 
     # --- The kit's own messages ----------------------------------------------------------------
 
     def tell(self, message: dict[str, Any], context: grpc.ServicerContext) -> dict[str, Any]:
-        """Answers a message of the kit's own: hello, alive, reason, failed or died."""
+        """Answers a message of the kit's own: hello, alive, reason, failed, died or stopped."""
         kind = message.get("kind")
-        with self.oracle.alone():
+        with self._answering(context):
             if kind == "hello":
                 self._admit(str(message.get("tuner_id")), context)
                 return {
@@ -124,6 +128,9 @@ class SearchServicer(OracleServicer):  # type: ignore[misc]
                 return {}
             if kind == "died":
                 self._lose(str(message.get("tuner_id")), "its process died")
+                return {}
+            if kind == "stopped":
+                self._lose(str(message.get("tuner_id")), "it was told to stop", crashed=False)
                 return {}
         context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"unknown message {kind!r}")
         return {}
@@ -164,6 +171,21 @@ class SearchServicer(OracleServicer):  # type: ignore[misc]
             for name in silent:
                 self._lose(name, f"it was silent for {LEASE_SECONDS:.0f} seconds")
 
+    @contextlib.contextmanager
+    def _answering(self, context: grpc.ServicerContext) -> Iterator[None]:
+        """Keeps other calls out; a state that cannot be saved ends the chief, not a worker.
+
+        Until then workers are told what they are told by a chief that is being started again.
+        """
+        with self.oracle.alone():
+            if self.error is not None:
+                context.abort(grpc.StatusCode.UNAVAILABLE, "the search is ending")
+            try:
+                yield
+            except SearchError as error:
+                self.error = error
+                context.abort(grpc.StatusCode.UNAVAILABLE, "the search is ending")
+
     def _admit(self, tuner_id: str, context: grpc.ServicerContext) -> None:
         """Notes that a worker lives; a new process under a known name has lost its trial."""
         metadata = dict(context.invocation_metadata())
@@ -184,14 +206,14 @@ class SearchServicer(OracleServicer):  # type: ignore[misc]
         trial = self.oracle.ongoing_trials.get(tuner_id)
         return None if trial is None else str(trial.trial_id)
 
-    def _lose(self, tuner_id: str, why: str) -> None:
+    def _lose(self, tuner_id: str, why: str, *, crashed: bool = True) -> None:
         """Puts the trial of a worker that is gone back into the queue."""
         self._workers.pop(tuner_id, None)
         self._unclaimed.pop(tuner_id, None)
         self.oracle.tuner_ids.discard(tuner_id)
         trial_id = self._ongoing(tuner_id)
         if trial_id is not None:
-            self.oracle.give_back(trial_id, crashed=True)
+            self.oracle.give_back(trial_id, crashed=crashed)
             _say(f"{tuner_id} lost trial {trial_id}: {why}; the trial is done again.")
 
     def _require_known(self, trial_id: str, context: grpc.ServicerContext) -> None:
