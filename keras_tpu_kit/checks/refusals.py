@@ -189,8 +189,10 @@ def text_in_batch(column: str, layer: str | None) -> Finding:
 def layer_of(message: str, layer_names: Iterable[str]) -> str | None:
     """Returns the layer, or else the part of the step, that a message names, or `None`.
 
-    TensorFlow names an op by the layers around it, and numbers what is called twice:
-    `model_1/words_2/LookupTableFindV2`. The innermost layer counts.
+    TensorFlow names an op by the layers around it: `model_1/words_2/LookupTableFindV2`. The
+    innermost layer counts. Keras enters a layer's scope twice, to build it and to call it, so
+    that TensorFlow numbers each call: `dense_1` is a call of `dense`, even where another layer
+    is named so.
 
     Args:
         message: What TensorFlow or the compiler said.
@@ -208,7 +210,7 @@ def layer_of(message: str, layer_names: Iterable[str]) -> str | None:
     for path in paths or _TENSOR.findall(message):
         parts = path.split("/")
         for part in reversed(parts):
-            for name in (part, re.sub(r"_\d+$", "", part)):
+            for name in (re.sub(r"_\d+$", "", part), part):
                 if name in names:
                     return f"layer {name!r}"
         for prefix, part in (("compile_loss", "the loss"), ("compile_metrics", "a metric")):

@@ -209,6 +209,8 @@ def test_a_refusal_is_explained(stage, message, code, layer):
         ("{{node model_1/words_2/Find}}", "layer 'words'"),
         ("node `model/block/words/Range` with op", "layer 'words'"),
         ("{{node gradient_tape/model/words/mul}}", "layer 'words'"),
+        ("{{node model_1/dense_1/MatMul}}", "layer 'dense'"),
+        ("{{node model_1/dense_1_2/MatMul}}", "layer 'dense_1'"),
         ("symbolic (compile_loss/loss/sub:0)", "the loss"),
         ("{{node compile_metrics/mean/x}}", "a metric"),
         ("{{node elsewhere/x}}", None),
@@ -216,7 +218,7 @@ def test_a_refusal_is_explained(stage, message, code, layer):
     ],
 )
 def test_a_message_names_its_layer(message, layer):
-    assert refusals.layer_of(message, ["words", "block", "dense"]) == layer
+    assert refusals.layer_of(message, ["words", "block", "dense", "dense_1"]) == layer
 
 
 def test_memory_is_told_in_the_compilers_units():
