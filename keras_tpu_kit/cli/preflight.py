@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from keras_tpu_kit import backend
+from keras_tpu_kit.cli.quiet import native_logs_kept, terminal
 from keras_tpu_kit.errors import Finding, PreflightError
 from keras_tpu_kit.tpu_types import COMPARED
 
@@ -85,10 +87,15 @@ def run(args: argparse.Namespace) -> int:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
     backend.require_tensorflow()
-    status = Console(stderr=True, highlight=False)
-    with status.status("importing TensorFlow") as spinner:
-        from keras_tpu_kit.preflight import run_preflight
-        from keras_tpu_kit.preflight.demo import GLOBAL_BATCH_SIZE
+    status = Console(file=terminal(), highlight=False)
+    with contextlib.closing(status.file), status.status("importing TensorFlow") as spinner:
+        with native_logs_kept():
+            import tensorflow as tf
+
+            from keras_tpu_kit.preflight import run_preflight
+            from keras_tpu_kit.preflight.demo import GLOBAL_BATCH_SIZE
+
+            tf.config.list_physical_devices()  # Looks for GPUs, and writes of it.
 
         def progress(text: str) -> None:
             spinner.update(text)
