@@ -59,6 +59,7 @@ class Subject:
         self.topology = topology
         self.plan: BatchPlan | None = None
         self._path = None
+        self._memory: dict[Any, tf.Tensor] = {}
         # The default strategy is one replica's: what each of many runs between all-reduces.
         one_replica = tf.distribute.get_strategy()
         if isinstance(found, (str, os.PathLike)):
@@ -85,7 +86,7 @@ class Subject:
         own = factory.precision and policy_name(factory.precision, self.topology)
         factory.precision = precision or own
         factory.plan = self.plan and _share_of_one(self.plan)
-        with tf.device("/cpu:0"), _unfilled_variables():
+        with tf.device("/cpu:0"), _unfilled_variables(self._memory):
             model = factory.create(keras_tuner.HyperParameters())
             if precision is not None and self._path is not None:
                 model = _with_policy(model, precision)
@@ -99,7 +100,7 @@ class Subject:
         Raises:
             StepRefusedError: If Keras or the user's code cannot.
         """
-        with tf.device("/cpu:0"), _unfilled_variables():
+        with tf.device("/cpu:0"), _unfilled_variables(self._memory):
             try:
                 build(model, batch)
             except TRACE_ERRORS as error:
@@ -131,8 +132,19 @@ def _share_of_one(plan: BatchPlan) -> BatchPlan:
 
 
 @contextlib.contextmanager
-def _unfilled_variables() -> Iterator[None]:
-    """Leaves large variables that are made inside without values."""
+def _unfilled_variables(shared: dict[Any, tf.Tensor]) -> Iterator[None]:
+    """Leaves large variables that are made inside without values.
+
+    Args:
+        shared: Memory by shape and dtype. Variables that nobody reads may all lie in the same:
+            weights, the optimizer's slots, and those of the next model.
+    """
+
+    def memory(shape: tf.TensorShape, dtype: tf.DType) -> tf.Tensor:
+        key = (tuple(shape), dtype)
+        if key not in shared:
+            shared[key] = tf.raw_ops.Empty(shape=shape, dtype=dtype, init=False)
+        return shared[key]
 
     def create(next_creator: Callable[..., Any], **how: Any) -> Any:
         initial = how.get("initial_value")
@@ -143,9 +155,7 @@ def _unfilled_variables() -> Iterator[None]:
                 spec.shape.num_elements() * spec.dtype.size >= _UNFILLED_FROM_BYTES
             )
             if is_large:
-                how["initial_value"] = lambda: tf.raw_ops.Empty(
-                    shape=spec.shape, dtype=spec.dtype, init=False
-                )
+                how["initial_value"] = lambda: memory(spec.shape, spec.dtype)
         return next_creator(**how)
 
     with tf.variable_creator_scope(create):
