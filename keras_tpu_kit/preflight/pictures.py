@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 import matplotlib.figure
 import numpy as np
 
+from keras_tpu_kit.checks.refusals import gigabytes
 from keras_tpu_kit.preflight.estimate import Estimate
 from keras_tpu_kit.preflight.memory import MemorySplit
 from keras_tpu_kit.preflight.products import LayerWork
@@ -22,7 +23,8 @@ _COLOURS = {
     "rest": "#999999",
 }
 _PADDING, _LIMIT = "#D55E00", "#D55E00"
-_GIB = 2**30
+# Steps that take less than this part of the memory are drawn without it.
+_FAR_FROM_LIMIT = 10
 
 
 def pictures(report: PreflightReport) -> Iterator[tuple[str, bytes]]:
@@ -36,20 +38,29 @@ def pictures(report: PreflightReport) -> Iterator[tuple[str, bytes]]:
 
 
 def memory_picture(memory: MemorySplit) -> matplotlib.figure.Figure:
-    """Returns a stacked bar of one replica's memory, against what there is."""
-    figure = matplotlib.figure.Figure(figsize=(8, 1.9), layout="constrained")
+    """Returns a stacked bar of one replica's memory, with the limit where it is near."""
+    figure = matplotlib.figure.Figure(figsize=(8, 2.1), layout="constrained")
     axes = figure.subplots()
+    title = f"Memory of one replica: {gigabytes(memory.total)}"
+    shown = memory.total
+    if memory.available is not None:
+        share = f"{memory.total / memory.available:.1%}".replace("%", " %")
+        title += f", {share} of {gigabytes(memory.available)}"
+        # A bar that nobody sees tells nothing: far from the limit, only the parts are drawn.
+        if memory.total > memory.available / _FAR_FROM_LIMIT:
+            shown = max(shown, memory.available)
+    unit, size = ("GiB", 2**30) if shown >= 2**30 else ("MiB", 2**20)
     left = 0.0
     for name, colour in _COLOURS.items():
-        width = getattr(memory, name) / _GIB
+        width = getattr(memory, name) / size
         axes.barh([0], [width], left=left, color=colour, label=name)
         left += width
-    if memory.available is not None:
-        axes.axvline(memory.available / _GIB, color=_LIMIT, linestyle="--", label="available")
+    if memory.available is not None and shown >= memory.available:
+        axes.axvline(memory.available / size, color=_LIMIT, linestyle="--", label="available")
     axes.set_yticks([])
-    axes.set_xlabel("GiB")
-    axes.set_title("Memory of one replica", loc="left")
-    axes.legend(ncols=6, loc="upper center", bbox_to_anchor=(0.5, -0.45), frameon=False)
+    axes.set_xlabel(unit)
+    axes.set_title(title, loc="left")
+    figure.legend(ncols=6, loc="outside lower center", frameon=False)
     return figure
 
 

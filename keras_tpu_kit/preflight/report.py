@@ -137,6 +137,13 @@ class PreflightReport(report.Report):
             return f"Not ready: {errors[0].what}"
         return "No error found."
 
+    def _without_data(self, rows: int) -> str:
+        """Returns what was examined where there is no plan to show."""
+        told = f"{rows} rows a step on one replica"
+        if self.tpu is not None and not self.compared:
+            told += f", {rows * self.tpu.num_replicas} on {self.tpu.num_replicas}"
+        return f"{told}. Without data, neither plan nor input were checked."
+
     def to_dict(self) -> dict[str, Any]:
         """Returns the report as a dict of JSON types."""
         return {
@@ -163,6 +170,8 @@ class PreflightReport(report.Report):
             parts.append(compared_table(self.compared))
         if self.plan is not None:
             parts.append(report.plan_table(self.plan))
+        elif self.rows is not None:
+            parts.append(Text(self._without_data(self.rows)))
         if self.memory is not None:
             parts.append(memory_table(self.memory))
         if self.estimate is not None:
