@@ -4,6 +4,8 @@ import keras
 import pytest
 from conftest import EXAMPLES
 
+FALLING_RATE = keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate * 0.65 ** (epoch > 0))
+
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
@@ -11,6 +13,12 @@ from conftest import EXAMPLES
     [
         ("translation", "val_masked_accuracy", {"target_batch_size": 64, "epochs": 4}),
         ("recurrent", "val_masked_accuracy", {"target_batch_size": 64, "epochs": 6}),
+        # The rate has to fall, or the last epoch's accuracy is a matter of luck.
+        (
+            "resnet50",
+            "val_accuracy",
+            {"global_batch_size": 64, "epochs": 5, "callbacks": [FALLING_RATE]},
+        ),
     ],
 )
 def test_an_example_learns(example, metric, options):
