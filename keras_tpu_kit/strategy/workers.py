@@ -139,7 +139,10 @@ def _ended_if_it_hangs(cluster: Cluster) -> Iterator[None]:
     with subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", _EXPLAIN, reason], stdin=subprocess.PIPE
     ) as explainer:
-        faulthandler.dump_traceback_later(_CONNECTION_SECONDS, exit=True, file=explainer.stdin)
+        assert explainer.stdin is not None
+        faulthandler.dump_traceback_later(
+            _CONNECTION_SECONDS, exit=True, file=explainer.stdin.fileno()
+        )
         try:
             yield
         finally:
