@@ -87,6 +87,8 @@ def test_a_damaged_file_is_repaired_from_what_is_left(name, kept, tmp_path):
     said = [finding.what for finding in findings]
     assert said == [] if name == "tuner0.json" else name in said[0]
     assert run(tmp_path, "random") == expected
+    assert json.loads(path.read_text()) is not None  # Whole for other readers, too.
+    assert opened(tmp_path, "random")[1] == []
 
 
 def test_a_trial_whose_directory_is_gone_keeps_values_and_score(tmp_path):
@@ -95,6 +97,8 @@ def test_a_trial_whose_directory_is_gone_keeps_values_and_score(tmp_path):
     searched, findings = opened(tmp_path, "random")
     assert "from trials.jsonl" in findings[0].why
     assert trials_of(searched) == expected
+    assert run(tmp_path, "random") == expected
+    assert opened(tmp_path, "random")[1] == []
 
 
 def test_a_trial_of_which_nothing_is_left_counts_as_failed_and_its_name_is_not_given_again(

@@ -163,6 +163,13 @@ class DurableOracle(oracle_module.Oracle):  # type: ignore[misc]
             if trial_id not in noted:
                 self.note_in_journal(self.trials[trial_id])
 
+    def _complete_trial_files(self) -> None:
+        """Writes what was put together from elsewhere, so that the next reader finds it whole."""
+        for trial_id, trial in self.trials.items():
+            reading = files.read_json(self.trial_path(trial_id) / TRIAL_FILE)
+            if reading.value is None or reading.damage is not None:
+                self._save_trial(trial)
+
     def give_back(self, trial_id: str, *, crashed: bool) -> None:
         """Puts a trial whose process is gone back into the queue, or ends it as failed.
 
@@ -229,6 +236,7 @@ class DurableOracle(oracle_module.Oracle):  # type: ignore[misc]
                 for trial in list(self.ongoing_trials.values()):
                     self.give_back(trial.trial_id, crashed=crashed and not stopped)
             self.save()
+            self._complete_trial_files()
             self._complete_journal()
             self.interruption.forget(self.project_path)
             return findings
