@@ -383,6 +383,32 @@ def check_tensorflow_for_tpu(wheels: Sequence[tuple[str, str]]) -> Finding | Non
     )
 
 
+def check_prices(priced: Sequence[str], num_samples: int | None) -> Finding | None:
+    """Returns a finding where the cost of an epoch is asked for and its rows are not known.
+
+    Args:
+        priced: TPU types that a price was given for.
+        num_samples: Rows of an epoch, or `None`.
+
+    Example:
+
+    >>> check_prices(["v3-8"], None).code
+    'cost-needs-rows'
+    >>> check_prices(["v3-8"], 60_000) is None
+    True
+    """
+    if not priced or num_samples is not None:
+        return None
+    return Finding(
+        "cost-needs-rows",
+        "warning",
+        what=f"A price is given for {', '.join(priced)}, and no number of training rows.",
+        why="The cost of an epoch is its rows over the rows per second, times the price.",
+        fix="Add --samples 60000 (num_samples=60_000), or pass the data.",
+        cures=({"num_samples": 60_000},),
+    )
+
+
 def largest_batch(per_replica: int, refused: int | None, num_replicas: int) -> Finding:
     """Returns the note that names the largest batch that was found to fit.
 

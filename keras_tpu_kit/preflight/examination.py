@@ -27,6 +27,7 @@ from keras_tpu_kit.tpu_compiler import (
     check_step,
     compile_step,
 )
+from keras_tpu_kit.tpu_compiler.lowering import LoweredStep
 from keras_tpu_kit.tpu_types import TpuType
 
 # Optimizers that keep less per weight than Adam's two slots.
@@ -66,6 +67,7 @@ class Examination:
         self.tpu = tpu
         self.how = how
         self.model = subject.model()
+        self._lowered: dict[Any, LoweredStep] = {}
         self.spec = batch_of_model(self.model) if spec is None else spec
         subject.build(self.model, with_rows(self.spec, 2))
 
@@ -81,15 +83,18 @@ class Examination:
         Raises:
             StepRefusedError: If a TPU cannot run the step, or it does not fit.
         """
+        # A variant's model may be gone when another one gets its id.
+        kept = self._lowered if model is None else None
         with tf.device("/cpu:0"):
             return compile_step(
-                self.model if model is None else model,
+                model or self.model,
                 with_rows(self.spec, rows),
                 self.tpu,
                 compiler=self.how.compiler,
                 timeout=self.how.timeout,
                 use_cache=self.how.use_cache,
                 progress=lambda text: self.how.progress(f"{text}, batch {rows}"),
+                kept_lowered=kept,
             )
 
     def tried(self, rows: int, model: keras.Model | None = None) -> tuple[Try, int]:
@@ -158,12 +163,7 @@ class Examination:
         yield from (finding for finding in found if finding is not None)
 
     def variants(self, rows: int, needed_bytes: int) -> Iterator[Variant]:
-        """Yields what bfloat16 and leaner optimizers would save, by compiling them.
-
-        Args:
-            rows: Rows of one step on one replica.
-            needed_bytes: Memory that the model as it is takes.
-        """
+        """Yields what bfloat16 and leaner optimizers would save on `needed_bytes`, by compiling."""
         computes_in = {layer.compute_dtype for layer in self.model._flatten_layers()}
         if "bfloat16" not in computes_in:
             yield self._variant("mixed_bfloat16", rows, needed_bytes, precision="mixed_bfloat16")

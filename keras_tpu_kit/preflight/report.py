@@ -168,6 +168,8 @@ class PreflightReport(report.Report):
         parts.append(Text(self.verdict, style="red" if self.has_errors else "green"))
         if self.compared:
             parts.append(compared_table(self.compared))
+            if self.tpu is not None:
+                parts.append(Text(f"In detail, on {self.tpu.name}:", style="bold"))
         if self.plan is not None:
             parts.append(report.plan_table(self.plan))
         elif self.rows is not None:
@@ -275,13 +277,17 @@ def compared_table(compared: Sequence[ComparedType]) -> Table:
             {True: "yes", False: "no", None: "-"}[each.fits],
             f"{each.largest_batch:,}" if each.largest_batch else "-",
             f"{each.samples_per_second:,.0f}" if each.samples_per_second else "-",
-            f"{each.cost_per_epoch:,.4g}" if each.cost_per_epoch is not None else "-",
+            _price(each.cost_per_epoch) if each.cost_per_epoch is not None else "-",
             each.note,
         )
         for each in compared
     ]
     header = ("type", "fits", "largest batch", "samples/s, est.", "cost/epoch, est.", "")
     return report.rows_table("TPU types (batch per replica; estimates for the slice)", header, rows)
+
+
+def _price(price: float) -> str:
+    return f"{price:,.2f}" if price >= 1 else f"{price:.6f}"
 
 
 def _first_lines(text: str, most: int = 12) -> str:

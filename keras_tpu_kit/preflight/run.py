@@ -15,7 +15,7 @@ from keras_tpu_kit.checks import data as data_rules
 from keras_tpu_kit.checks import tpu as rules
 from keras_tpu_kit.datasets import inspect_data, make_dataset, plan_for_data
 from keras_tpu_kit.errors import Finding, KitError
-from keras_tpu_kit.plan import DEFAULT_PER_REPLICA_BATCH, BatchPlan
+from keras_tpu_kit.plan import DEFAULT_PER_REPLICA_BATCH, BatchPlan, plan_batches
 from keras_tpu_kit.preflight.batch import shape_findings
 from keras_tpu_kit.preflight.comparison import compare
 from keras_tpu_kit.preflight.data import Drawn, batch_hooks, draw, remote_findings
@@ -106,11 +106,14 @@ def run_preflight(
     plan, findings = _plan(where.topology, data, validation_data, num_samples, sizes)
     subject.plan = plan
     findings += [*_environment(where), *_training(data, callbacks, plan, remote)]
+    without_rows = rules.check_prices(list(prices or {}), plan.num_samples if plan else None)
+    findings += [without_rows] if without_rows else []
     feed, spec, shapes = _feed(data, plan)
     findings += shapes
     report: dict[str, Any] = {"plan": plan, "drawn": None}
     rows = _rows(where.topology, plan, sizes)
-    title = f"Preflight of {subject.name} for {tpu if tpu == 'all' else where.topology}"
+    title = f"Preflight of {subject.name} for "
+    title += "all TPU types" if tpu == "all" else str(where.topology)
     is_static = not any(finding.code == "shape-not-static" for finding in shapes)
     examination = None
     if where.tpu is not None and compiler is not None and is_static:
@@ -192,15 +195,18 @@ def _plan(
     sizes: Mapping[str, int | None],
 ) -> tuple[BatchPlan | None, list[Finding]]:
     """Returns the plan for the data, or what is wrong with it."""
-    if data is None:
+    given = {name: size for name, size in sizes.items() if size is not None}
+    if data is None and num_samples is None:
         size = sizes["global_batch_size"]
         wrong = size and batch_rules.check_global_batch(size, topology.num_replicas)
         return None, [wrong] if wrong else []
-    given = {name: size for name, size in sizes.items() if size is not None}
-    if not given and not inspect_data(data).batch_size:
+    if not given and (data is None or not inspect_data(data).batch_size):
         default = DEFAULT_PER_REPLICA_BATCH[topology.accelerator] * topology.num_replicas
         given = {"target_batch_size": default}
     try:
+        if data is None and num_samples is not None:
+            counted = plan_batches(topology, num_samples=num_samples, **given)
+            return counted, list(counted.findings())
         plan = plan_for_data(
             topology, data, validation_data=validation_data, num_samples=num_samples, **given
         )

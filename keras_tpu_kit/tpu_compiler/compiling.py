@@ -6,10 +6,11 @@ import dataclasses
 import json
 import pathlib
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from typing import Any
 
 import keras
+import tensorflow as tf
 
 from keras_tpu_kit.checks import compiler as rules
 from keras_tpu_kit.checks.refusals import memory_figures
@@ -19,8 +20,7 @@ from keras_tpu_kit.tpu_compiler import cache
 from keras_tpu_kit.tpu_compiler.content import model_content
 from keras_tpu_kit.tpu_compiler.installation import CHILD, Compiler, find_compiler
 from keras_tpu_kit.tpu_compiler.layouts import parameter_layouts
-from keras_tpu_kit.tpu_compiler.lowering import Parameter, lower_step
-from keras_tpu_kit.tpu_compiler.program import fingerprint, program_facts, read_program
+from keras_tpu_kit.tpu_compiler.lowering import LoweredStep, Parameter, lower_step
 from keras_tpu_kit.tpu_compiler.step import Argument, CompiledStep
 from keras_tpu_kit.tpu_compiler.translation import refusal
 from keras_tpu_kit.tpu_types import TpuType, tpu_type
@@ -40,6 +40,7 @@ def compile_step(
     with_hlo: bool = False,
     use_cache: bool = True,
     progress: Callable[[str], None] = lambda text: None,
+    kept_lowered: MutableMapping[Any, LoweredStep] | None = None,
 ) -> CompiledStep:
     """Returns what the real TPU compiler says of a model's own step on one replica.
 
@@ -57,6 +58,8 @@ def compile_step(
         with_hlo: Whether to keep the optimised program's text in the answer.
         use_cache: Whether an answer from disk will do.
         progress: Told what is being done, one line at a time.
+        kept_lowered: Where lowered steps are kept, to compile them for other types without
+            tracing again; for as long as the model stays as it is.
 
     Raises:
         StepRefusedError: If a TPU cannot run the step, with the layer and op named, or if it does
@@ -83,10 +86,15 @@ def compile_step(
     kept = cache.read(content_key) if content_key and use_cache else None
     if kept is not None:
         return dataclasses.replace(CompiledStep.from_dict(kept), tpu=target.name, from_cache=True)
-    progress(f"tracing {step}")
-    lowered = lower_step(model, batch, step)
-    program = read_program(lowered.hlo)
-    key = cache.key_of("program", fingerprint(program), asked)
+    shapes = tuple((tuple(spec.shape), spec.dtype.name) for spec in tf.nest.flatten(batch))
+    own = (id(model), step, shapes)
+    lowered = kept_lowered.get(own) if kept_lowered is not None else None
+    if lowered is None:
+        progress(f"tracing {step}")
+        lowered = lower_step(model, batch, step)
+        if kept_lowered is not None:
+            kept_lowered[own] = lowered
+    key = cache.key_of("program", lowered.fingerprint, asked)
     answer = cache.read(key) if use_cache else None
     from_cache = answer is not None
     if answer is None:
@@ -99,7 +107,7 @@ def compile_step(
         tpu=target.name,
         step=step,
         arguments=_arguments(lowered.parameters, answer["entry"]),
-        program=program_facts(program),
+        program=lowered.facts,
         from_cache=from_cache,
         **{field.name: answer[field.name] for field in _answered()},
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import warnings
 from typing import Any
 
@@ -12,6 +13,12 @@ import tensorflow as tf
 from keras_tpu_kit.checks import refusals as rules
 from keras_tpu_kit.datasets.inspection import named_columns
 from keras_tpu_kit.stock_training import TRACE_ERRORS
+from keras_tpu_kit.tpu_compiler.program import (
+    ProgramFacts,
+    fingerprint,
+    program_facts,
+    read_program,
+)
 from keras_tpu_kit.tpu_compiler.step import Role
 from keras_tpu_kit.tpu_compiler.translation import StepRefusedError, layer_names, refusal
 
@@ -32,6 +39,16 @@ class LoweredStep:
 
     hlo: bytes
     parameters: tuple[Parameter, ...]
+
+    @functools.cached_property
+    def facts(self) -> ProgramFacts:
+        """What is in the program."""
+        return program_facts(read_program(self.hlo))
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """A hash of what the program computes, whatever its names."""
+        return fingerprint(read_program(self.hlo))
 
 
 def lower_step(model: keras.Model, batch: Any, step: str = "train_step") -> LoweredStep:

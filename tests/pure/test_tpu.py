@@ -81,6 +81,11 @@ RULES = [
         ],
     ),
     (
+        tpu.check_prices,
+        [{"priced": [], "num_samples": None}, {"priced": ["v3-8"], "num_samples": 10}],
+        [({"priced": ["v3-8"], "num_samples": None}, "cost-needs-rows")],
+    ),
+    (
         tpu.check_input_rate,
         [{"delivered": 10.0, "consumed": 10.0}, {"delivered": 1.0, "consumed": math.inf}],
         [({"delivered": 1.0, "consumed": 10.0}, "input-bound")],
