@@ -7,14 +7,15 @@ step, and nowhere else, a handful of Keras functions behave as they would on one
 holds this replica's rows (`hooks`), and the replicas meet in four places: losses whose mean is
 not over rows (`losses`), gradients before clipping (`gradients`), numbers for a whole batch in
 metrics (`metrics`), and BatchNormalization (`normalization`). Each part counts by its rows
-(`share`). Random numbers differ by replica (`randomness`). Where shapes must be static, the last
+(`share`). Random numbers differ by replica (`randomness`), and one without a row keeps the shapes
+of the others (`convolutions`). Where shapes must be static, the last
 batch of an evaluation is filled up and masked (`padding`). A step of the model's own is asked
 before training whether it averages over rows (`custom_steps`).
 
 This is the only place in the kit that touches Keras's trainer internals.
 """
 
-from keras_tpu_kit.replication import gradients, losses, metrics, randomness
+from keras_tpu_kit.replication import convolutions, gradients, losses, metrics, randomness
 from keras_tpu_kit.replication.normalization import synchronize_batch_normalization
 from keras_tpu_kit.replication.notes import replication_notes
 from keras_tpu_kit.replication.progress import Progress
@@ -31,4 +32,4 @@ __all__ = [
 ]
 
 # Imported for what they hook into Keras.
-del gradients, losses, metrics, randomness
+del convolutions, gradients, losses, metrics, randomness

@@ -13,7 +13,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from keras_tpu_kit.errors import KitError
@@ -45,11 +45,12 @@ def run(
     for cell in cells:
         groups.setdefault((cell.strategy, cell.model if side == "stock" else ""), []).append(cell)
     for (strategy, _), chosen in sorted(groups.items()):
-        for line in _lines(_start(chosen, strategy, dtype, side), seconds, side):
+        lines, end = _lines(_start(chosen, strategy, dtype, side), seconds)
+        for line in lines:
             told = json.loads(line)
             outcomes[Cell(*told.pop("cell"))] = told
         for cell in chosen:
-            outcomes.setdefault(cell, {"error": f"did not end within {seconds:.0f} s"})
+            outcomes.setdefault(cell, {"error": end})
     return outcomes
 
 
@@ -75,25 +76,30 @@ def _start(cells: list[Cell], strategy: str, dtype: str, side: str) -> list[subp
     ]
 
 
-def _lines(processes: list[subprocess.Popen[str]], seconds: float, side: str) -> Iterator[str]:
-    """Yields the first process's lines of JSON; it is the chief."""
+def _lines(processes: list[subprocess.Popen[str]], seconds: float) -> tuple[list[str], str]:
+    """Returns the first process's lines of JSON, it being the chief, and how it ended."""
     end = time.monotonic() + seconds
+    outputs, is_late = [], False
     try:
-        outputs = []
         for process in processes:
             try:
                 outputs.append(process.communicate(timeout=max(1.0, end - time.monotonic())))
             except subprocess.TimeoutExpired:
+                is_late = True
                 process.kill()
                 outputs.append(process.communicate())
     finally:
         for process in processes:
             process.kill()
     out, err = outputs[0]
-    found = [line for line in out.splitlines() if line.startswith("{")]
-    if not found and side == "kit":
-        raise RuntimeError(f"The cells' process ended without a result:\n{err[-4000:]}")
-    yield from found
+    if is_late:
+        how = f"did not end within {seconds:.0f} s"
+    else:
+        last = (err.strip().splitlines() or [""])[-1]
+        how = f"the process ended with {processes[0].returncode}: {last[:200]}"
+        if processes[0].returncode:
+            sys.stderr.write(err[-4000:])
+    return [line for line in out.splitlines() if line.startswith("{")], how
 
 
 def _main(dtype: str, side: str, text: str) -> None:

@@ -1,0 +1,35 @@
+"""Convolutions on a replica without a row, which TensorFlow's CPU kernels cannot compute.
+
+oneDNN's float32 kernels hand an empty input on as it is, 0 x 8 x 8 x 2 where a 3 x 3 convolution
+to 5 channels makes 0 x 6 x 6 x 5, and their gradients have no output at all. So an empty replica
+convolves one row of zeros, and drops it again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+from keras.src.backend.tensorflow import nn
+
+from keras_tpu_kit.replication.hooks import inside_step
+from keras_tpu_kit.replication.share import ReplicaShare
+
+
+@inside_step(nn, "conv")
+@inside_step(nn, "depthwise_conv")
+@inside_step(nn, "separable_conv")
+def _convolve(share: ReplicaShare, stock: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+    if share.is_static or not _is_on_cpu():
+        return stock(inputs, *args, **kwargs)
+    rows = tf.shape(inputs)[0]
+    # Not tf.pad, which oneDNN makes a part of the convolution.
+    blank = tf.zeros([tf.where(rows > 0, 0, 1), *tf.unstack(tf.shape(inputs))[1:]], inputs.dtype)
+    filled = tf.concat([inputs, blank], axis=0)
+    filled.set_shape([None, *inputs.shape[1:]])
+    return stock(filled, *args, **kwargs)[:rows]
+
+
+def _is_on_cpu() -> bool:
+    device = tf.distribute.get_strategy().extended.worker_devices[0]
+    return bool(tf.DeviceSpec.from_string(device).device_type == "CPU")
