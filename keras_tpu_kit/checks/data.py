@@ -79,7 +79,7 @@ def check_input_kind(name: str, kind: str, num_replicas: int) -> Finding | None:
     """
     if kind == "dense" or num_replicas == 1:
         return None
-    cure = ".to_tensor()" if kind == "ragged" else "tf.sparse.to_dense(...)"
+    cure = ".to_tensor(shape=[None, 128])" if kind == "ragged" else "tf.sparse.to_dense(...)"
     return Finding(
         "input-not-dense",
         "error",

@@ -44,10 +44,12 @@ class ModelFactory:
             `"mixed_bfloat16"` on TPUs and `"mixed_float16"` on GPUs with tensor cores; or the
             name of a policy.
         replicated: Whether the model gets the kit's training step (`ktk.replicate`), which
-            makes N replicas train as one device would. Without it Keras's own runs, and what
-            that gets wrong on several replicas is refused.
+            makes N replicas train as one device would; the default. Without it Keras's own
+            runs, and what that gets wrong on several replicas is refused.
         synchronize_batch_norm: Whether every `BatchNormalization` normalises over the rows of
-            all replicas, as on one device.
+            all replicas, as on one device; not by default.
+
+    A subclass may set the last three as class attributes; what is passed here comes first.
 
     Example:
 
@@ -68,20 +70,28 @@ class ModelFactory:
     ```
     """
 
+    precision: str | None = None
+    replicated: bool = True
+    synchronize_batch_norm: bool = False
+
     def __init__(
         self,
         strategy: tf.distribute.Strategy | str = "auto",
         plan: BatchPlan | None = None,
         *,
         precision: str | None = None,
-        replicated: bool = True,
-        synchronize_batch_norm: bool = False,
+        replicated: bool | None = None,
+        synchronize_batch_norm: bool | None = None,
     ) -> None:
         self._strategy = strategy
         self.plan = hooks.require_plan(plan, f"{type(self).__name__}(plan=...)")
-        self.precision = precision
-        self.replicated = replicated
-        self.synchronize_batch_norm = synchronize_batch_norm
+        # What is not said here may be said in the class.
+        if precision is not None:
+            self.precision = precision
+        if replicated is not None:
+            self.replicated = replicated
+        if synchronize_batch_norm is not None:
+            self.synchronize_batch_norm = synchronize_batch_norm
 
     @classmethod
     def from_function(cls, function: Callable[..., keras.Model], *args: Any, **kwargs: Any) -> Any:

@@ -221,6 +221,27 @@ def test_steps_that_do_not_fill_the_epoch_are_refused_before_training():
         Fused("cpu", plan_on(replicas(1))).create()
 
 
+def test_a_class_may_say_its_options_and_a_call_overrules_it():
+    class Halved(Linear):
+        precision = "mixed_bfloat16"
+        synchronize_batch_norm = True
+        replicated = False
+
+    factory = Halved("cpu")
+    assert (factory.precision, factory.synchronize_batch_norm, factory.replicated) == (
+        "mixed_bfloat16",
+        True,
+        False,
+    )
+    assert factory.create().layers[0].dtype_policy.name == "mixed_bfloat16"
+    told = Halved("cpu", precision="float32", synchronize_batch_norm=False, replicated=True)
+    assert (told.precision, told.synchronize_batch_norm, told.replicated) == (
+        "float32",
+        False,
+        True,
+    )
+
+
 def test_precision_holds_for_the_model_alone():
     before = keras.config.dtype_policy().name
     model = Linear("cpu", precision="mixed_bfloat16").create()
