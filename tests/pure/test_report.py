@@ -5,7 +5,7 @@ import pytest
 from rich.console import Console
 
 from keras_tpu_kit import Finding, PlanError, Throughput, Topology, plan_batches
-from keras_tpu_kit.report import Report, plan_table, render, throughput_table
+from keras_tpu_kit.report import Report, plan_table, render, rows_table, show, throughput_table
 
 PLAN = plan_batches(
     Topology(accelerator="tpu", num_replicas=8),
@@ -88,3 +88,17 @@ def test_the_throughput_table_compares_with_one_replica_where_that_is_known():
         if "scaling efficiency" in line
     )
     assert "unknown" in line
+
+
+def test_a_file_has_room_for_a_wide_table_unless_the_environment_says_how_wide_it_is(
+    capsys, monkeypatch
+):
+    table = rows_table("Wide", ("name", "number", "meaning"), [("a", "1", "x" * 90)])
+    monkeypatch.delenv("COLUMNS", raising=False)
+    show(table)
+    assert "x" * 90 in capsys.readouterr().out
+    monkeypatch.setenv("COLUMNS", "80")
+    show(table)
+    shown = capsys.readouterr().out
+    assert "x" * 90 not in shown
+    assert max(map(len, shown.splitlines())) <= 80
