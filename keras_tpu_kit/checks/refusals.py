@@ -163,12 +163,12 @@ def step_exceeds_memory(needed: int, available: int) -> Finding:
     )
 
 
-def text_in_batch(column: str, layer: str | None) -> Finding:
+def text_in_batch(column: str, reader: str | None) -> Finding:
     """Returns the finding for a column of text that a step is called with.
 
     Args:
         column: As users spell it.
-        layer: What reads it, such as `"layer 'decoded'"`, or `None` where nothing does.
+        reader: What reads it, such as `"layer 'decoded'"`, or `None` where nothing does.
 
     Example:
 
@@ -178,7 +178,7 @@ def text_in_batch(column: str, layer: str | None) -> Finding:
     return Finding(
         "text-in-batch",
         "error",
-        what=f"{column} holds text or bytes, and {layer or 'nothing'} reads it in the step.",
+        what=f"{column} holds text or bytes, and {reader or 'nothing'} reads it in the step.",
         why="A TPU has no strings: they can neither be sent to it nor be read on it.",
         fix="Turn them into numbers in the dataset, with dataset.map and a StringLookup, "
         "tf.io.decode_jpeg or the like, and feed the model those; leave out a column that nothing "

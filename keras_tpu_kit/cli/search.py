@@ -8,6 +8,7 @@ import os
 import secrets
 import socket
 import sys
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -144,6 +145,7 @@ def _settings(
             wait_seconds=max(60.0, args.wait_for_chief) if is_here else args.wait_for_chief,
             max_trials=args.trials_per_worker,
             max_growth_mb=args.growth_per_worker,
+            begun=time.time(),
             **shared,
         )
         for number in range(num_workers)

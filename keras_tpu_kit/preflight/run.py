@@ -106,8 +106,10 @@ def run_preflight(
     plan, findings = _plan(where.topology, data, validation_data, num_samples, sizes)
     subject.plan = plan
     findings += [*_environment(where), *_training(data, callbacks, plan, remote)]
-    without_rows = rules.check_prices(list(prices or {}), plan.num_samples if plan else None)
-    findings += [without_rows] if without_rows else []
+    if plan is not None or data is None:  # A plan that was refused says enough.
+        known = num_samples if plan is None else plan.num_samples
+        without_rows = rules.check_prices(list(prices or {}), known)
+        findings += [without_rows] if without_rows else []
     feed, spec, shapes = _feed(data, plan)
     findings += shapes
     report: dict[str, Any] = {"plan": plan, "drawn": None}

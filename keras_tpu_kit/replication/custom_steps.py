@@ -9,6 +9,7 @@ gradients and update nothing, and afterwards all variables are as they were.
 
 from __future__ import annotations
 
+import inspect
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -84,10 +85,21 @@ def own_part(model: Any) -> str | None:
         if is_custom(model, name):
             return name
     for layer in model._flatten_layers():
-        code = getattr(layer.call, "__code__", None)
-        if is_custom(layer, "call") and code is not None and "add_loss" in names_in(code):
+        if is_custom(layer, "call") and _may_add_loss(type(layer)):
             return f"add_loss in layer {layer.name!r}"
     return None
+
+
+def _may_add_loss(layer: type) -> bool:
+    """Returns whether a method of a layer's own class, or of one that it extends, adds a loss."""
+    own = [part for part in layer.__mro__ if not part.__module__.startswith(("keras.", "builtins"))]
+    for method in (value for part in own for value in vars(part).values()):
+        # A tf.function holds the function that it was made of.
+        function = inspect.unwrap(getattr(method, "python_function", method))
+        code = getattr(function, "__code__", None)
+        if code is not None and "add_loss" in names_in(code):
+            return True
+    return False
 
 
 def _answers(model: Any, batch: Any, static_shapes: bool) -> list[_Answer | None]:

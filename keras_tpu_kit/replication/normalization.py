@@ -45,13 +45,16 @@ def _masked_moments(inputs: Any, mask: Any, axes: list[int]) -> tuple[Any, Any]:
 
 
 def statistics_of(model: Any) -> list[tf.Variable]:
-    """Returns the float variables that a step may move on each replica by itself."""
+    """Returns the float variables that a step may move on each replica by itself.
+
+    TensorFlow brings those of another aggregation together at each write.
+    """
     return [
         variable.value
         for layer in model._flatten_layers()
         if layer.trainable and not getattr(layer, "synchronized", False)
         for variable in layer._non_trainable_variables
-        if tf.as_dtype(variable.dtype).is_floating
+        if tf.as_dtype(variable.dtype).is_floating and variable.aggregation == "none"
     ]
 
 

@@ -43,6 +43,8 @@ class ServiceSettings:
         max_trials: Trials after which a worker is replaced, 0 for any number.
         max_growth_mb: Megabytes by which a worker's memory may grow before it is replaced,
             0 for any number.
+        begun: When this machine's command began, in seconds since 1970; what an earlier search
+            left in the project is older.
 
     Raises:
         SearchError: If the chief would listen to other machines without a token, or a token is
@@ -66,6 +68,7 @@ class ServiceSettings:
     workers_alive: bool = False
     max_trials: int = 0
     max_growth_mb: int = 0
+    begun: float = 0.0
 
     def __post_init__(self) -> None:
         finding = rules.check_token(self.token)

@@ -239,7 +239,7 @@ class SearchSupervisor:
                 worker.group.stop(grace=0)
         if self._chief is not None and self._chief.group is not None:
             self._chief.group.stop()
-        elif self._chief is None and self._signal is not None:
+        elif self._chief is None:
             for worker in running:
                 told = {"kind": "stopped", "tuner_id": worker.name}
                 if not tell_once(worker.settings, told, timeout=1.0):

@@ -137,7 +137,9 @@ def _ended_if_it_hangs(cluster: Cluster) -> Iterator[None]:
     """
     reason = f"\nkeras_tpu_kit: {_not_connected(cluster, _CONNECTION_SECONDS)}\n"
     with subprocess.Popen(
-        [sys.executable, "-I", "-S", "-c", _EXPLAIN, reason], stdin=subprocess.PIPE
+        [sys.executable, "-I", "-S", "-c", _EXPLAIN, reason],
+        stdin=subprocess.PIPE,
+        start_new_session=True,  # What ends this process shall not keep it from saying why.
     ) as explainer:
         assert explainer.stdin is not None
         faulthandler.dump_traceback_later(

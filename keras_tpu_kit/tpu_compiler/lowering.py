@@ -122,7 +122,8 @@ def _refuse_text(model: keras.Model, concrete: Any, parameters: tuple[Parameter,
         if placeholder.dtype == tf.string:
             readers = [f"{{{{node {op.name}}}}}" for op in placeholder.consumers()]
             layer = rules.layer_of(" ".join(readers), layer_names(model))
-            finding = rules.text_in_batch(parameter.name, layer)
+            reader = layer or ("the model's own code" if readers else None)
+            finding = rules.text_in_batch(parameter.name, reader)
             original = f"dtype string of {parameter.name}, read by {', '.join(readers)}"
             raise StepRefusedError(finding, original, "bridge")
 

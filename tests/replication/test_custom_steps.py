@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from keras_tpu_kit.errors import ReplicationError
 from keras_tpu_kit.replication import replicate, replication_notes
-from keras_tpu_kit.replication.custom_steps import ask_own_step
+from keras_tpu_kit.replication.custom_steps import ask_own_step, own_part
 from tests.replicas import replicas
 from tests.replication.parts import X, Y, gap
 
@@ -92,6 +92,22 @@ class Penalty(keras.layers.Layer):
         return x
 
 
+class PenaltyElsewhere(Penalty):
+    def call(self, x):
+        return self.punished(x)
+
+    def punished(self, x):
+        self.add_loss(tf.reduce_sum(tf.square(x)))
+        return x
+
+
+class PenaltyInGraph(Penalty):
+    @tf.function
+    def call(self, x):
+        self.add_loss(tf.reduce_sum(tf.square(x)))
+        return x
+
+
 def make(kind, *middle, loss="mse", **kwargs):
     """Returns a compiled model, the same each time, in the scope that is open."""
     keras.utils.set_random_seed(3)
@@ -131,6 +147,16 @@ def test_a_sum_that_a_layer_adds_is_refused():
     finding = refused(on_replicas(keras.Model, Penalty))
     assert finding.code == "own-step-not-mean"
     assert "add_loss in layer 'penalty" in finding.what
+
+
+@pytest.mark.parametrize("layer", [PenaltyElsewhere, PenaltyInGraph])
+def test_a_layer_that_may_add_a_loss_is_asked_wherever_it_does_so(layer):
+    with replicas(2).scope():
+        model = make(keras.Model)
+    assert own_part(model) is None
+    with replicas(2).scope():
+        model = make(keras.Model, layer)
+    assert own_part(model).startswith("add_loss in layer 'penalty")
 
 
 def test_a_sum_is_found_under_random_masks_too():

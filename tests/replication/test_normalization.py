@@ -5,10 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_tpu_kit.replication import replicate
 from keras_tpu_kit.replication.normalization import bring_together
 from tests.replicas import replicas
 
@@ -62,3 +64,26 @@ def test_tensorflows_own_reduction(count):
 
 def test_nothing_to_bring_together_runs_nothing():
     bring_together(replicas(2), [])
+
+
+class Counts(keras.layers.Layer):
+    """Counts rows in a variable that TensorFlow sums over the replicas at each write."""
+
+    def build(self, shape):
+        options = {"trainable": False, "initializer": "zeros", "aggregation": "sum"}
+        self.seen = self.add_weight(shape=(), **options)
+
+    def call(self, x):
+        # TensorFlow's own: Keras adds by assigning the sum, which each replica would add again.
+        self.seen.value.assign_add(tf.cast(tf.shape(x)[0], "float32"))
+        return x
+
+
+def test_what_is_summed_at_each_write_is_left_alone():
+    with replicas(2).scope():
+        counts = Counts()
+        model = keras.Sequential([keras.Input((3,)), counts, keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+    rows = np.ones((16, 3), "float32")
+    replicate(model).fit(rows, rows[:, :1], batch_size=4, epochs=3, verbose=0)
+    assert float(counts.seen.numpy()) == 3 * 16

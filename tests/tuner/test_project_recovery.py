@@ -8,6 +8,7 @@ import os
 import pathlib
 import shutil
 import signal
+import time
 
 import keras_tuner
 import pytest
@@ -138,6 +139,31 @@ def test_a_search_that_was_told_to_stop_does_not_count_against_its_trial(tmp_pat
             os.kill(os.getpid(), signal.SIGTERM)
         assert caught.value.code == 75
     assert all(trial[1] == "COMPLETED" for trial in run(tmp_path, "random").values())
+
+
+def test_an_error_before_a_search_has_taken_over_leaves_the_crash_before_it_counted(tmp_path):
+    run(tmp_path, "random", most=1)
+    for _ in range(MAX_CRASHES):
+        searched, _ = opened(tmp_path, "random")
+        assert searched.create_trial("tuner0").trial_id == "1"
+        project = Project(tmp_path, "p[1]", oracle("random"))
+        project.prepare()
+        with pytest.raises(ValueError, match="typo"), project.searching(None):
+            raise ValueError("typo")
+    assert run(tmp_path, "random")["1"][1] == "FAILED"
+
+
+def test_the_end_of_an_earlier_search_is_not_that_of_this_one(tmp_path):
+    project = Project(tmp_path, "p[1]", oracle("random"))
+    project.prepare()
+    begun = time.time() - 1
+    with project.searching(None):
+        project.on_space_known()
+        project.on_search_end()
+    assert project.is_over() and project.is_over(begun)
+    assert not project.is_over(time.time() + 60)
+    with project.searching(None):
+        assert not project.is_over()
 
 
 def test_a_stop_waits_until_the_state_is_whole(tmp_path, monkeypatch):

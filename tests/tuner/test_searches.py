@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 import keras_tpu_kit as ktk
+from keras_tpu_kit.tuner.project.durable import durable
 from tests.replicas import replicas
 from tests.tuner.spaces import TRAIN, VALID, Sum, build, strategy_of
 
@@ -90,6 +91,35 @@ def test_strategy_tuner_keeps_hyperband_whole_with_any_oracle(tmp_path):
     assert sorted(each["epochs"] for each in tuner.results()) == [1, 1, 1, 2, 2]
     promoted = [e for e in tuner.results() if "tuner/trial_id" in e["hyperparameters"]]
     assert [each["planned_epochs"] for each in promoted] == [1]
+
+
+def test_a_hyperparameter_that_one_of_three_workers_finds_joins_the_grid(tmp_path):
+    known = keras_tuner.HyperParameters()
+    known.Choice("rate", [1, 2, 3, 4])
+    searched = durable(
+        keras_tuner.oracles.GridSearchOracle(
+            objective=keras_tuner.Objective("val_loss", "min"), hyperparameters=known
+        )
+    )
+    searched._set_project_dir(str(tmp_path), "p")
+
+    def end(trial):
+        trial.hyperparameters.Choice("batch", [8, 16])
+        searched.update_space(trial.hyperparameters)
+        searched.update_trial(trial.trial_id, {"val_loss": 1.0})
+        trial.status = "COMPLETED"
+        searched.end_trial(trial)
+
+    running = {f"worker{index}": searched.create_trial(f"worker{index}") for index in range(3)}
+    while running:
+        worker = next(iter(running))
+        end(running.pop(worker))
+        following = searched.create_trial(worker)
+        if following.status == "RUNNING":
+            running[worker] = following
+    tried = [trial.hyperparameters.values for trial in searched.trials.values()]
+    grid = {(rate, batch) for rate in (1, 2, 3, 4) for batch in (8, 16)}
+    assert sorted((each["rate"], each["batch"]) for each in tried) == sorted(grid)
 
 
 def test_grid_has_a_combination_for_each_worker_at_once(tmp_path):

@@ -337,7 +337,7 @@ def test_a_worker_retires_after_a_number_of_trials_or_when_it_has_grown(monkeypa
 
 def test_settings_survive_the_environment():
     settings = ServiceSettings(
-        "worker1", "::1", 7, TOKEN, "a.pem", "", 3.0, 4.5, True, max_trials=8, max_growth_mb=9
+        "worker1", "::1", 7, TOKEN, "a.pem", "", 3.0, 4.5, True, 8, 9, begun=1.5e9
     )
     assert ServiceSettings.from_environment(settings.to_environment()) == settings
     assert settings.address == "[::1]:7"

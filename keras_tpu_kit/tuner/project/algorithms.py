@@ -34,13 +34,26 @@ class DurableGrid:
         one trains and the others wait. A hyperparameter that a trial adds to the space is found
         all the same: each trial is asked again when it ends.
         """
+        self._complete_running()
         response: dict[str, Any] = super().populate_space(trial_id)  # type: ignore[misc]
         if response["status"] == trial_module.TrialStatus.RUNNING:
             self._populate_next.append(trial_id)
         return response
 
+    def _complete_running(self: Any) -> None:
+        """Gives running trials the defaults of hyperparameters that others have found meanwhile.
+
+        They would register the same; KerasTuner compares combinations by all of them.
+        """
+        for trial in self.ongoing_trials.values():
+            hp = trial.hyperparameters
+            for found in self.get_space().space:
+                if found.name not in hp.values and hp.is_active(found):
+                    hp.values[found.name] = found.default
+
     def after_recovery(self: Any) -> None:
         """Puts the trials in the grid's order, and asks each again for its next combination."""
+        self._complete_running()
         self._ordered_ids = LinkedList()
         by_values = functools.cmp_to_key(
             lambda one, other: self._compare(

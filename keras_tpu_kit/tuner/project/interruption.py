@@ -29,6 +29,7 @@ class Interruption:
     def __init__(self) -> None:
         self._depth = 0
         self._pending = False
+        self._has_begun = False
 
     @contextlib.contextmanager
     def watched(self, project: str | os.PathLike[str]) -> Iterator[None]:
@@ -49,10 +50,13 @@ class Interruption:
         try:
             yield
         except (Exception, SystemExit, KeyboardInterrupt):
-            with contextlib.suppress(OSError):
-                (pathlib.Path(project) / STOPPED_FILE).touch()
+            # Before it has taken over, how the search before it ended is what counts.
+            if self._has_begun:
+                with contextlib.suppress(OSError):
+                    (pathlib.Path(project) / STOPPED_FILE).touch()
             raise
         finally:
+            self._has_begun = False
             if ours:
                 signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
 
@@ -76,7 +80,8 @@ class Interruption:
         return (pathlib.Path(project) / STOPPED_FILE).exists()
 
     def forget(self, project: str | os.PathLike[str]) -> None:
-        """Forgets that the search before this one was stopped."""
+        """Forgets that the search before this one was stopped, as this one takes over."""
+        self._has_begun = True
         (pathlib.Path(project) / STOPPED_FILE).unlink(missing_ok=True)
 
     def _stop(self, number: int, frame: types.FrameType | None) -> None:

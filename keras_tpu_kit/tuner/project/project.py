@@ -70,9 +70,15 @@ class Project:
         """Whether a chief in another process keeps the files."""
         return has_chief_oracle() and not is_chief_oracle()
 
-    def is_over(self) -> bool:
-        """Whether the search had no more trials when its last process, or its chief, ended."""
-        return pathlib.Path(self.path, OVER_FILE).exists()
+    def is_over(self, since: float = 0.0) -> bool:
+        """Whether the search had no more trials when its last process, or its chief, ended.
+
+        Args:
+            since: Seconds since 1970; an end before that is another search's.
+        """
+        with contextlib.suppress(OSError):
+            return pathlib.Path(self.path, OVER_FILE).stat().st_mtime >= since
+        return False
 
     def prepare(self) -> None:
         """Is called before KerasTuner asks whether there is a project to reload.
@@ -111,6 +117,7 @@ class Project:
         with self._lock, self.oracle.interruption.watched(self.path):
             # Explored anew, so that it can be compared with the space of the search to go on with.
             self.oracle.hyperparameters = self._given_space.copy()
+            pathlib.Path(self.path, OVER_FILE).unlink(missing_ok=True)
             yield
 
     def on_space_known(self) -> None:
@@ -123,7 +130,6 @@ class Project:
             return
         keep = is_chief_oracle() and os.environ.get(WORKERS_ALIVE) == "1"
         findings = self.oracle.begin(keep_ongoing=keep)
-        pathlib.Path(self.path, OVER_FILE).unlink(missing_ok=True)
         if findings:
             report.show(*findings)
 

@@ -46,7 +46,7 @@ class ChiefClient(OracleClient):  # type: ignore[misc]
         self,
         oracle: Any,
         settings: ServiceSettings,
-        is_over: Callable[[], bool] = lambda: False,
+        is_over: Callable[[float], bool] = lambda since: False,
     ) -> None:
         # Not KerasTuner's own, which opens a channel without credentials.
         self._oracle = oracle
@@ -148,7 +148,7 @@ class ChiefClient(OracleClient):  # type: ignore[misc]
                 ):
                     raise SearchError(_refused(self._settings, error)) from None
                 waited, limit = time.monotonic() - begun, self._patience
-                if waited > limit and self._is_over():
+                if waited > limit and self._is_over(self._settings.begun):
                     raise SearchOver(_over(self._settings)) from None
                 if waited > limit:
                     raise SearchError(_silent(self._settings, waited, self._has_answered)) from None
@@ -212,12 +212,12 @@ class _Bounded:
         return lambda request, **_: call(request, timeout=_CALL_SECONDS)
 
 
-def connect(oracle: Any, is_over: Callable[[], bool]) -> ChiefClient | None:
+def connect(oracle: Any, is_over: Callable[[float], bool]) -> ChiefClient | None:
     """Returns a client of the chief that the environment names; `None` if it names none.
 
     Args:
         oracle: This process's own oracle.
-        is_over: Whether the project's files say that the search is over.
+        is_over: Whether the project's files say that the search has ended since a time.
 
     Raises:
         SearchError: If the chief does not answer, or refuses.
