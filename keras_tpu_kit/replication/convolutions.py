@@ -19,6 +19,7 @@ from keras_tpu_kit.replication.share import ReplicaShare
 @inside_step(nn, "conv")
 @inside_step(nn, "depthwise_conv")
 @inside_step(nn, "separable_conv")
+@inside_step(nn, "conv_transpose")
 def _convolve(share: ReplicaShare, stock: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
     if share.is_static or not _is_on_cpu():
         return stock(inputs, *args, **kwargs)

@@ -36,10 +36,14 @@ def network(*middle, size=(8, 8, 2)):
         ),
         network(lambda: layers.DepthwiseConv2D(3, depth_multiplier=2), lambda: layers.Conv2D(4, 1)),
         network(lambda: layers.SeparableConv2D(5, 3), lambda: layers.Conv2D(4, 3)),
+        network(
+            lambda: layers.Conv2D(3, 3, strides=2, activation="relu"),
+            lambda: layers.Conv2DTranspose(2, 3, strides=2),
+        ),
         network(lambda: layers.Conv1D(3, 3), lambda: layers.Conv1D(2, 3), size=(8, 2)),
         network(lambda: layers.Conv3D(3, 3), lambda: layers.Conv3D(2, 2), size=(5, 5, 5, 2)),
     ],
-    ids=["conv2d and batchnorm", "depthwise", "separable", "conv1d", "conv3d"],
+    ids=["conv2d and batchnorm", "depthwise", "separable", "transpose", "conv1d", "conv3d"],
 )
 def test_convolutions_on_an_empty_replica_equal_one_device(make):
     one, many = pair(make)
