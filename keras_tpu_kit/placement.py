@@ -41,6 +41,11 @@ def placement_findings(
         return (finding,)
     found = []
     for owner, variables in _owners(model):
+        wider = max((_replicas_of(v) for v in variables), default=1)
+        # A metric by itself may: it counts on one of them, as the model trains on one.
+        if wider > num_replicas and not owner.startswith("the metric"):
+            found.append(model_checks.part_on_more_replicas(owner, wider, num_replicas))
+            continue
         outside = [v for v in variables if not _is_in_scope(v, strategy)]
         if not outside:
             continue
@@ -84,3 +89,9 @@ def _metrics(model: keras.Model) -> Iterator[keras.metrics.Metric]:
 def _is_in_scope(variable: Any, strategy: tf.distribute.Strategy) -> bool:
     """Whether a Keras variable was made in the scope of a strategy."""
     return bool(strategy.extended.variable_created_in_scope(variable.value))
+
+
+def _replicas_of(variable: Any) -> int:
+    """Returns on how many replicas a Keras variable was made."""
+    strategy = getattr(variable.value, "_distribute_strategy", None)
+    return 1 if strategy is None else int(strategy.num_replicas_in_sync)

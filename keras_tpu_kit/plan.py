@@ -70,9 +70,10 @@ class BatchPlan:
             "max_steps_per_execution",
         ):
             # NumPy's integers count as well, and become plain ones that JSON can hold.
-            count = _count(name, getattr(self, name), 0 if "validation" in name else 1)
+            count = require_count(name, getattr(self, name), 0 if "validation" in name else 1)
             object.__setattr__(self, name, count)
-        _require(batches.check_batch_fits_data(self.global_batch_size, self.num_samples))
+        replicas = self.topology.num_replicas
+        _require(batches.check_batch_fits_data(self.global_batch_size, self.num_samples, replicas))
 
     @property
     def global_batch_size(self) -> int:
@@ -207,7 +208,7 @@ def plan_batches(
     (150, 50, 0)
     """
     replicas = topology.num_replicas
-    num_samples = _count("num_samples", num_samples, 1)
+    num_samples = require_count("num_samples", num_samples, 1)
     sizes = {
         "global_batch_size": global_batch_size,
         "per_replica_batch_size": per_replica_batch_size,
@@ -218,7 +219,7 @@ def plan_batches(
     if len(given) > 1:
         raise PlanError(_more_than_one_size(given))
     for name, size in given.items():
-        _count(name, size, 1)
+        require_count(name, size, 1)
     if steps_per_epoch is not None:
         global_batch_size = _batch_of_steps(num_samples, steps_per_epoch, replicas)
     if global_batch_size is not None:
@@ -231,7 +232,7 @@ def plan_batches(
     if steps_per_execution == "auto":
         most = max(1, min(AUTO_STEPS_PER_EXECUTION, epoch // AUTO_EXECUTIONS_PER_EPOCH))
     else:
-        most = _count("steps_per_execution", steps_per_execution, 1)
+        most = require_count("steps_per_execution", steps_per_execution, 1)
         # An epoch without a step is named by the plan itself, with the better words.
         _require(steps.check_steps_per_execution(epoch, most) if epoch else None)
     return BatchPlan(
@@ -326,7 +327,7 @@ def _require(finding: Finding | None) -> None:
         raise PlanError(finding)
 
 
-def _count(name: str, value: Any, minimum: int) -> int:
+def require_count(name: str, value: Any, minimum: int) -> int:
     """Returns `value` as an int, or raises where it is no whole number of at least `minimum`."""
     is_whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
     if is_whole and value >= minimum:

@@ -17,7 +17,7 @@ from keras_tpu_kit.callbacks.flops import step_flops
 from keras_tpu_kit.callbacks.steps_per_epoch_check import StepsPerEpochCheck
 from keras_tpu_kit.callbacks.throughput_monitor import ThroughputMonitor
 from keras_tpu_kit.datasets import DataFacts, inspect_data
-from keras_tpu_kit.plan import BatchPlan
+from keras_tpu_kit.plan import BatchPlan, require_count
 from keras_tpu_kit.strategy import describe_strategy
 from keras_tpu_kit.throughput import CHIPS
 
@@ -81,6 +81,15 @@ def callbacks_for(
     ['ThroughputMonitor', 'StepsPerEpochCheck', 'BatchSizeCheck']
     """
     wish = checked_on_problem(on_problem)
+    counts = {
+        "batch_size": batch_size,
+        "steps_per_epoch": steps_per_epoch,
+        "validation_steps": validation_steps,
+        "validation_batch_size": validation_batch_size,
+    }
+    for name, count in counts.items():
+        if count is not None:
+            require_count(name, count, 1)
     facts = inspect_data(data, batch_size=batch_size, steps_per_epoch=steps_per_epoch)
     _report(examination.model_problems(model), wish)
     training = examination.training_problems(

@@ -58,28 +58,34 @@ def check_global_batch(global_batch_size: int, num_replicas: int) -> Finding | N
     return None
 
 
-def check_batch_fits_data(global_batch_size: int, num_samples: int) -> Finding | None:
+def check_batch_fits_data(
+    global_batch_size: int, num_samples: int, num_replicas: int = 1
+) -> Finding | None:
     """Returns a finding where the data is too small for even one batch.
 
     Args:
         global_batch_size: Rows of one step over all replicas.
         num_samples: Rows of the training data.
+        num_replicas: Replicas in sync, which the batch must divide over.
 
     Example:
 
-    >>> check_batch_fits_data(64, 50).code
-    'batch-larger-than-data'
+    >>> print(check_batch_fits_data(64, 50, 8).fix)
+    Use global_batch_size=48 or less, or more data.
     """
     if num_samples >= global_batch_size:
         return None
+    most = num_samples // num_replicas * num_replicas
     return Finding(
         "batch-larger-than-data",
         "error",
         what=f"num_samples={num_samples} is less than one batch of "
         f"global_batch_size={global_batch_size}.",
         why="An epoch would have no step.",
-        fix=f"Use global_batch_size={num_samples} or less, or more data.",
-        cures=({"global_batch_size": num_samples},) if num_samples > 0 else (),
+        fix=f"Use global_batch_size={most} or less, or more data."
+        if most
+        else f"Train on fewer than {num_replicas} replicas, or on more data.",
+        cures=({"global_batch_size": most},) if most else (),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from keras_tpu_kit.errors import Finding
 
@@ -241,4 +241,42 @@ def check_batch_planned(batch_size: int, planned: int) -> Finding | None:
         fix=f"Make the plan from it with ktk.plan_for_data(topology, data), batch it by "
         f"{planned}, or pass it unbatched.",
         cures=({"planned": batch_size},),
+    )
+
+
+# What Keras's `fit` takes and the kit's plan and datasets decide, with what to do instead.
+_DECIDED = {
+    "batch_size": "Pass global_batch_size, rows over all replicas, or per_replica_batch_size.",
+    "validation_batch_size": "Leave it out: validation is cut so that every row counts once.",
+    "validation_split": "Split the arrays yourself, and pass validation_data=(x, y).",
+    "sample_weight": "Pass the data as (x, y, sample_weight).",
+    "steps_per_execution": "Pass it to plan_batches, and the plan to the factory.",
+    "x": "Pass the data as (x, y), as the first argument.",
+    "y": "Pass the data as (x, y), as the first argument.",
+}
+
+
+def check_fit_arguments(names: Sequence[str]) -> Finding | None:
+    """Returns a finding where an argument of Keras's `fit` would be ignored or refused.
+
+    Args:
+        names: Arguments that are to be passed on to `model.fit`.
+
+    Example:
+
+    >>> print(check_fit_arguments(["batch_size"]).fix)
+    Pass global_batch_size, rows over all replicas, or per_replica_batch_size.
+    >>> check_fit_arguments(["class_weight"]) is None
+    True
+    """
+    decided = [name for name in names if name in _DECIDED]
+    if not decided:
+        return None
+    return Finding(
+        "fit-argument-decided",
+        "error",
+        what=f"{decided[0]} is passed to fit, where the plan and the dataset decide it.",
+        why="The kit feeds Keras a dataset, for which Keras ignores it or stops.",
+        fix=_DECIDED[decided[0]],
+        cures=({"names": [name for name in names if name not in _DECIDED]},),
     )

@@ -63,6 +63,31 @@ def check_model_strategy(model_replicas: int, num_replicas: int) -> Finding | No
     )
 
 
+def part_on_more_replicas(owner: str, replicas: int, model_replicas: int) -> Finding:
+    """Returns the finding for a part of a model that was made in a scope, unlike the model.
+
+    Args:
+        owner: The part, such as `"layer 'dense'"` or `"the optimizer 'adam'"`.
+        replicas: Replicas that it is on.
+        model_replicas: Replicas that the model is on.
+
+    Example:
+
+    >>> print(part_on_more_replicas("the optimizer 'sgd'", 2, 1).what)
+    The optimizer 'sgd' is on 2 replicas, and the model on 1.
+    """
+    return Finding(
+        "model-outside-scope",
+        "error",
+        what=f"{owner[0].upper()}{owner[1:]} is on {replicas} replicas, and the model on "
+        f"{model_replicas}.",
+        why="The model was made outside strategy.scope(), and trains where it was made: Keras "
+        "stops in the first step, with an empty AssertionError or with words about scopes.",
+        fix="Make the model, its layers and its optimizer under one `with strategy.scope():`, or "
+        "in ModelFactory.build.",
+    )
+
+
 def check_loss_rank(loss: str, rank: int, num_replicas: int) -> Finding | None:
     """Returns a finding where a loss function takes the mean over the batch itself.
 

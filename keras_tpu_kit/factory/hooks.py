@@ -63,24 +63,40 @@ def require_compile_args(args: Any, hook: str) -> dict[str, Any]:
     Raises:
         FactoryError: If it is no mapping, or names what `compile` does not know.
     """
+    return _require_arguments(args, hook, "compile", '{"optimizer": "adam", "loss": "mse"}')
+
+
+def require_fit_args(args: Any, hook: str) -> dict[str, Any]:
+    """Returns a copy of what `hook` returned, if `keras.Model.fit` takes it.
+
+    Raises:
+        FactoryError: If it is no mapping, or names what `fit` does not know, or the data.
+    """
+    return _require_arguments(args, hook, "fit", '{"epochs": 10}', but=("validation_data",))
+
+
+def _require_arguments(
+    args: Any, hook: str, method: str, example: str, but: tuple[str, ...] = ()
+) -> dict[str, Any]:
     if not isinstance(args, Mapping):
         raise FactoryError(
             Finding(
                 "hook-no-arguments",
                 "error",
                 what=f"{hook} returned {args!r}, not a dict.",
-                why="It gives the keyword arguments of model.compile.",
-                fix=f'Return a dict from {hook}, such as {{"optimizer": "adam", "loss": "mse"}}.',
+                why=f"It gives the keyword arguments of model.{method}.",
+                fix=f"Return a dict from {hook}, such as {example}.",
             )
         )
-    known = [name for name in inspect.signature(keras.Model.compile).parameters if name != "self"]
+    parameters = inspect.signature(getattr(keras.Model, method)).parameters
+    known = [name for name in parameters if name not in ("self", *but)]
     unknown = [name for name in args if name not in known]
     if unknown:
         raise FactoryError(
             Finding(
                 "hook-unknown-argument",
                 "error",
-                what=f"{hook} returned {unknown[0]!r}, which model.compile does not take.",
+                what=f"{hook} returned {unknown[0]!r}, which model.{method} does not take there.",
                 why=f"It takes {', '.join(known)}.",
                 fix=f"Remove {unknown[0]!r} from what {hook} returns, or correct its name.",
             )

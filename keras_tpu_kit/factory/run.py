@@ -5,18 +5,23 @@ from __future__ import annotations
 import copy
 import dataclasses
 import os
+import re
 import typing
 from collections.abc import Sequence
 from typing import Any
 
 import keras
 import keras_tuner
+import tensorflow as tf
 
 from keras_tpu_kit import report
 from keras_tpu_kit.callbacks import StopOnPreemption, ThroughputMonitor, plan_callbacks
+from keras_tpu_kit.checks.data import check_fit_arguments, check_rows_planned
 from keras_tpu_kit.datasets import make_dataset, plan_for_data
-from keras_tpu_kit.errors import Finding, PlanError
+from keras_tpu_kit.errors import DataError, Finding, PlanError
+from keras_tpu_kit.factory import hooks
 from keras_tpu_kit.plan import BatchPlan
+from keras_tpu_kit.replication.refusals import refuse
 from keras_tpu_kit.throughput import Throughput
 
 if typing.TYPE_CHECKING:
@@ -62,7 +67,7 @@ def fit(
     seed: int | None = None,
     hp: keras_tuner.HyperParameters | None = None,
     backup_dir: str | os.PathLike[str] | None = None,
-    callbacks: Sequence[keras.callbacks.Callback] = (),
+    callbacks: Sequence[keras.callbacks.Callback] | keras.callbacks.Callback | None = None,
     verbose: int | str = "auto",
     **fit_args: Any,
 ) -> Run:
@@ -88,11 +93,11 @@ def fit(
             if it is not given: both runs must see the rows in one order.
         callbacks: Further callbacks; the kit's own come first.
         verbose: As in Keras; `0` prints nothing, the plan included.
-        **fit_args: What else `model.fit` takes.
+        **fit_args: What else `model.fit` takes; `shuffle=False` keeps the rows in their order.
 
     Raises:
-        PlanError: If the numbers cannot work, or the plan is said twice.
-        DataError: If the data cannot be fed to the replicas.
+        PlanError: If the numbers cannot work, or the plan is said twice, or by Keras's names.
+        DataError: If the data cannot be fed to the replicas, or holds other rows than was said.
         FactoryError: If a hook broke its contract.
         ReplicationError: If several replicas cannot train the model right.
     """
@@ -116,12 +121,22 @@ def fit(
     if backup_dir is not None:
         seed = 0 if seed is None else seed
         stop = StopOnPreemption(backup_dir, skip_input=False)
+    refuse(PlanError, check_fit_arguments(list(fit_args)))
     if seed is not None:
         keras.utils.set_random_seed(seed)
     hp = keras_tuner.HyperParameters() if hp is None else hp
     model = factory.create(hp)
     plan = factory.plan_for(hp) or factory.plan
-    train = make_dataset(data, plan, seed=seed, initial_step=stop.initial_step if stop else 0)
+    own = hooks.require_fit_args(factory.fit_args(hp), f"{type(factory).__name__}.fit_args")
+    refuse(PlanError, check_fit_arguments(list(own)))
+    given = {**own, **fit_args}
+    train = make_dataset(
+        data,
+        plan,
+        shuffle=given.pop("shuffle", True),
+        seed=seed,
+        initial_step=stop.initial_step if stop else 0,
+    )
     validation = None
     if validation_data is not None:
         validation = make_dataset(validation_data, plan, training=False)
@@ -135,16 +150,21 @@ def fit(
     kit_callbacks = plan_callbacks(plan, train)
     if stop is not None:
         kit_callbacks.append(stop)
-    own = dict(factory.fit_args(hp))
     if epochs is not None:
-        fit_args["epochs"] = epochs
-    history = model.fit(
-        train,
-        validation_data=validation,
-        verbose=verbose,
-        callbacks=[*kit_callbacks, *own.pop("callbacks", ()), *callbacks],
-        **{**plan.fit_args(), **own, **fit_args},
-    )
+        given["epochs"] = epochs
+    if verbose != "auto" or "verbose" not in given:
+        given["verbose"] = verbose
+    further = keras.tree.flatten([given.pop("callbacks", None) or (), callbacks or ()])
+    try:
+        history = model.fit(
+            train,
+            validation_data=validation,
+            callbacks=[*kit_callbacks, *further],
+            **{**plan.fit_args(), **given},
+        )
+    except tf.errors.FailedPreconditionError as error:
+        refuse(DataError, _miscounted(str(error), plan))
+        raise
     monitor = next(each for each in kit_callbacks if isinstance(each, ThroughputMonitor))
     return Run(model, history, plan, start, monitor)
 
@@ -159,3 +179,13 @@ def _planned_already(sizes: dict[str, Any], plan: BatchPlan) -> Finding:
         why="The plan decides all sizes.",
         fix=f"Leave out {name}, or make the factory without a plan.",
     )
+
+
+def _miscounted(message: str, plan: BatchPlan) -> Finding | None:
+    """Returns what tf.data's count of the rows means, if its message is about that."""
+    counts = re.search(r"expected to contain (\d+) elements but contained \D*(\d+)", message)
+    if counts is None:
+        return None
+    said, found = map(int, counts.groups())
+    argument = "num_samples" if said == plan.num_samples else "num_validation_samples"
+    return check_rows_planned(found, said, argument)

@@ -114,3 +114,19 @@ def test_the_callbacks_hold_values_only_and_so_can_be_copied():
             isinstance(value, (tf.distribute.Strategy, tf.data.Dataset))
             for value in vars(each).values()
         )
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"batch_size": 0},
+        {"batch_size": "16"},
+        {"batch_size": 16, "steps_per_epoch": 2.5},
+        {"batch_size": 16, "validation_batch_size": 0},
+    ],
+)
+def test_numbers_that_are_no_counts_are_named(wrong):
+    with pytest.raises(ktk.PlanError) as caught:
+        ktk.callbacks_for(compiled(), rows(64), **wrong)
+    assert caught.value.finding.code == "not-a-count"
+    assert list(wrong)[-1] in caught.value.finding.what

@@ -56,3 +56,26 @@ def test_a_model_on_one_replica_with_no_strategy_in_sight_is_fine():
     callbacks = ktk.callbacks_for(model, rows(16), batch_size=8)
     model.fit(*rows(16), batch_size=8, verbose=0, callbacks=callbacks)
     assert callbacks[0].throughput.num_replicas == 1
+
+
+@pytest.mark.parametrize("inside", ["optimizer", "compile", "layer"])
+def test_a_part_made_in_a_scope_that_the_model_is_not_in_is_named(inside):
+    if inside == "layer":
+        with replicas(2).scope():
+            dense = keras.layers.Dense(1)
+            dense.build((None, 3))
+        model = keras.Sequential([keras.Input((3,)), dense])
+        model.compile("sgd", "mse")
+    else:
+        model = linear()
+        with replicas(2).scope():
+            optimizer = keras.optimizers.SGD(0.1)
+            if inside == "compile":
+                model.compile(optimizer, "mse")
+        if inside == "optimizer":
+            model.compile(optimizer, "mse")
+    with pytest.raises(
+        ktk.ReplicationError, match="is on 2 replicas, and the model on 1"
+    ) as caught:
+        ktk.callbacks_for(model, rows(16), batch_size=8)
+    assert caught.value.finding.code == "model-outside-scope"

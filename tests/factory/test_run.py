@@ -86,3 +86,88 @@ def test_a_second_call_plans_anew_from_its_own_data():
     assert factory.fit((X, Y), global_batch_size=16, verbose=0).plan.num_samples == 64
     assert factory.fit((X[:32], Y[:32]), global_batch_size=8, verbose=0).plan.num_samples == 32
     assert factory.plan is None
+
+
+@pytest.mark.parametrize(
+    ("argument", "cure"),
+    [
+        ({"batch_size": 16}, "global_batch_size"),
+        ({"sample_weight": np.ones(64)}, "(x, y, sample_weight)"),
+        ({"validation_split": 0.1}, "validation_data=(x, y)"),
+    ],
+)
+def test_what_the_plan_decides_is_not_taken_by_keras_s_names(argument, cure):
+    with pytest.raises(ktk.PlanError) as caught:
+        Linear(replicas(2)).fit((X, Y), **argument)
+    assert caught.value.finding.code == "fit-argument-decided"
+    assert cure in caught.value.finding.fix
+
+    class Hooked(Linear):
+        def fit_args(self, hp):
+            return argument
+
+    with pytest.raises(ktk.PlanError, match=next(iter(argument))):
+        Hooked(replicas(2)).fit((X, Y), global_batch_size=16)
+
+
+def test_rows_keep_their_order_where_they_are_not_to_be_shuffled():
+    seen = []
+
+    class Sees(keras.Model):
+        def train_step(self, data):
+            x, _ = data
+            tf.py_function(lambda rows: seen.append(rows.numpy()), [x], [])
+            return super().train_step(data)
+
+    class Seeing(Linear):
+        def build(self, hp):
+            inputs = keras.Input(X.shape[1:])
+            return Sees(inputs, keras.layers.Dense(Y.shape[1])(inputs))
+
+    factory = Seeing(tf.distribute.get_strategy())
+    factory.fit((X, Y), global_batch_size=16, shuffle=False, verbose=0)
+    np.testing.assert_array_equal(np.concatenate(seen), X)
+
+
+@pytest.mark.parametrize(
+    ("returned", "code"),
+    [
+        (None, "hook-no-arguments"),
+        ({"epoch": 2}, "hook-unknown-argument"),
+        ({"validation_data": (X, Y)}, "hook-unknown-argument"),
+    ],
+)
+def test_a_fit_args_hook_that_returns_the_wrong_thing_is_explained(returned, code):
+    class Hooked(Linear):
+        def fit_args(self, hp):
+            return returned
+
+    with pytest.raises(ktk.FactoryError) as caught:
+        Hooked(replicas(2)).fit((X, Y), global_batch_size=16)
+    assert caught.value.finding.code == code
+
+
+def test_callbacks_come_as_keras_takes_them():
+    class Begins(keras.callbacks.Callback):
+        began = 0
+
+        def on_train_begin(self, logs=None):
+            type(self).began += 1
+
+    class Hooked(Linear):
+        def fit_args(self, hp):
+            return {"callbacks": Begins(), "verbose": 0}
+
+    Hooked(replicas(2)).fit((X, Y), global_batch_size=16, callbacks=None)
+    Hooked(replicas(2)).fit((X, Y), global_batch_size=16, callbacks=Begins())
+    assert Begins.began == 3
+
+
+@pytest.mark.parametrize(("said", "argument"), [(640, "num_samples"), (48, "num_samples")])
+def test_rows_that_were_miscounted_are_told_by_number(said, argument):
+    specs = (tf.TensorSpec(X.shape[1:], X.dtype), tf.TensorSpec(Y.shape[1:], Y.dtype))
+    data = tf.data.Dataset.from_generator(lambda: zip(X, Y, strict=True), output_signature=specs)
+    with pytest.raises(ktk.DataError) as caught:
+        Linear(replicas(2)).fit(data, num_samples=said, global_batch_size=16, epochs=2, verbose=0)
+    assert caught.value.finding.code == "rows-not-planned"
+    assert f"{argument}={said}" in caught.value.finding.what

@@ -24,7 +24,18 @@ TABLE = [
     (
         batches.check_batch_fits_data,
         [{"global_batch_size": 64, "num_samples": 64}],
-        [({"global_batch_size": 64, "num_samples": 63}, "batch-larger-than-data")],
+        [
+            ({"global_batch_size": 64, "num_samples": 63}, "batch-larger-than-data"),
+            (
+                {"global_batch_size": 64, "num_samples": 63, "num_replicas": 8},
+                "batch-larger-than-data",
+            ),
+        ],
+    ),
+    (
+        data.check_fit_arguments,
+        [{"names": []}, {"names": ["class_weight", "epochs"]}],
+        [({"names": ["epochs", "batch_size"]}, "fit-argument-decided")],
     ),
     (
         batches.check_rows_dropped,
@@ -397,3 +408,15 @@ def test_keras_s_own_cut_of_arrays_is_foreseen(num_samples, steps_per_epoch):
     assert batch == math.ceil(num_samples / steps_per_epoch)
     assert steps.array_batch_size(num_samples, None, None) == 32
     assert steps.array_batch_size(num_samples, steps_per_epoch, 7) == 7
+
+
+def test_fewer_rows_than_replicas_have_no_batch_to_be_cured_with():
+    finding = batches.check_batch_fits_data(8, 3, 8)
+    assert "fewer than 8 replicas" in finding.fix
+    assert finding.cures == ()
+
+
+def test_a_part_on_more_replicas_than_its_model_is_named():
+    finding = model.part_on_more_replicas("layer 'dense'", 8, 1)
+    assert finding.code == "model-outside-scope"
+    assert finding.what == "Layer 'dense' is on 8 replicas, and the model on 1."
