@@ -42,6 +42,11 @@ _REFUSED = (  # What, why, and the heading in docs/errors.md.
         "scalar-loss-not-mean",
     ),
     (
+        "a step of your own, or a loss that a layer adds, which sums over its rows",
+        "each replica's sum would be taken for a mean",
+        "own-step-not-mean",
+    ),
+    (
         "a custom step that divides by the number of replicas itself",
         "it would be divided twice",
         "step-scales-itself",
@@ -168,9 +173,16 @@ def _summary(cells: list[Cell], results: Results) -> str:
         for (side, dtype), found in results.items()
     }
     counts = ", ".join(f"{name} {count}" for name, count in held.items())
+    left_out = [each for each in STRATEGIES if each not in {cell.strategy for cell in cells}]
+    elsewhere = (
+        f" Left out of this run: {', '.join(left_out)}; of these `tests/equality/` holds one cell "
+        "for each pair of values, in float64."
+        if left_out
+        else ""
+    )
     return (
         f"Run on {datetime.date.today()} with TensorFlow {tf.__version__} and Keras "
-        f"{keras.__version__}. Of {len(cells)} cells these hold their bound: {counts}."
+        f"{keras.__version__}. Of {len(cells)} cells these hold their bound: {counts}.{elsewhere}"
     )
 
 
