@@ -198,7 +198,7 @@ def rows_table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]])
     table = Table(title=title, title_justify="left", title_style="bold")
     for index, name in enumerate(header):
         is_number = 0 < index < len(header) - 1
-        table.add_column(name, justify="right" if is_number else "left", no_wrap=is_number)
+        table.add_column(name, justify="right" if is_number else "left")
     for row in rows:
         table.add_row(*row)
     return table

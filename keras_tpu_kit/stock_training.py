@@ -89,8 +89,9 @@ def draws_random_numbers(layer: keras.Layer) -> bool:
 
     Example:
 
-    >>> [draws_random_numbers(layer) for layer in (
-    ...     keras.layers.Dropout(0.5), keras.layers.LSTM(2), keras.layers.LSTM(2, dropout=0.5))]
+    >>> layers = (keras.layers.Dropout(0.5), keras.layers.GRUCell(2),
+    ...           keras.layers.GRUCell(2, dropout=0.5))
+    >>> [draws_random_numbers(layer) for layer in layers]
     [True, False, True]
     """
     rates = [
