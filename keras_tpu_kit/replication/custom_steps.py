@@ -9,7 +9,6 @@ gradients and update nothing, and afterwards all variables are as they were.
 
 from __future__ import annotations
 
-import inspect
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +18,7 @@ from keras import tree
 from keras_tpu_kit.checks.model import check_own_step, note_unasked_step
 from keras_tpu_kit.errors import Finding, KitError, ReplicationError
 from keras_tpu_kit.replication import batches, preparation
-from keras_tpu_kit.replication.refusals import is_custom, names_in, refuse
+from keras_tpu_kit.replication.refusals import own_part, refuse
 from keras_tpu_kit.replication.share import ReplicaShare, running
 from keras_tpu_kit.replication.untouched import left_as_they_were, variables_of
 from keras_tpu_kit.stock_training import TRACE_ERRORS
@@ -77,29 +76,6 @@ def ask_own_step(model: Any, batch: Any, static_shapes: bool) -> Finding | None:
 
 def _shown(error: Exception) -> str:
     return str(error).strip().partition("\n")[0][:200]
-
-
-def own_part(model: Any) -> str | None:
-    """Returns what of a training step is not Keras's own, such as `"train_step"`, if anything."""
-    for name in ("train_step", "compute_loss"):
-        if is_custom(model, name):
-            return name
-    for layer in model._flatten_layers():
-        if is_custom(layer, "call") and _may_add_loss(type(layer)):
-            return f"add_loss in layer {layer.name!r}"
-    return None
-
-
-def _may_add_loss(layer: type) -> bool:
-    """Returns whether a method of a layer's own class, or of one that it extends, adds a loss."""
-    own = [part for part in layer.__mro__ if not part.__module__.startswith(("keras.", "builtins"))]
-    for method in (value for part in own for value in vars(part).values()):
-        # A tf.function holds the function that it was made of.
-        function = inspect.unwrap(getattr(method, "python_function", method))
-        code = getattr(function, "__code__", None)
-        if code is not None and "add_loss" in names_in(code):
-            return True
-    return False
 
 
 def _answers(model: Any, batch: Any, static_shapes: bool) -> list[_Answer | None]:

@@ -52,3 +52,26 @@ def names_in(code: CodeType) -> Iterator[str]:
 def is_custom(model: Any, name: str) -> bool:
     """Returns whether a model's class brings its own version of a Keras method."""
     return not getattr(type(model), name).__module__.startswith("keras.")
+
+
+def own_part(model: Any) -> str | None:
+    """Returns what of a training step is not Keras's own, such as `"train_step"`, if anything."""
+    for name in ("train_step", "compute_loss"):
+        if is_custom(model, name):
+            return name
+    for layer in model._flatten_layers():
+        if is_custom(layer, "call") and _may_add_loss(type(layer)):
+            return f"add_loss in layer {layer.name!r}"
+    return None
+
+
+def _may_add_loss(layer: type) -> bool:
+    """Returns whether a method of a layer's own class, or of one that it extends, adds a loss."""
+    own = [part for part in layer.__mro__ if not part.__module__.startswith(("keras.", "builtins"))]
+    for method in (value for part in own for value in vars(part).values()):
+        # A tf.function holds the function that it was made of.
+        function = inspect.unwrap(getattr(method, "python_function", method))
+        code = getattr(function, "__code__", None)
+        if code is not None and "add_loss" in names_in(code):
+            return True
+    return False

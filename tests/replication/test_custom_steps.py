@@ -11,7 +11,8 @@ import tensorflow as tf
 
 from keras_tpu_kit.errors import ReplicationError
 from keras_tpu_kit.replication import replicate, replication_notes
-from keras_tpu_kit.replication.custom_steps import ask_own_step, own_part
+from keras_tpu_kit.replication.custom_steps import ask_own_step
+from keras_tpu_kit.replication.refusals import own_part
 from tests.replicas import replicas
 from tests.replication.parts import X, Y, gap
 
