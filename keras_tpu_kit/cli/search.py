@@ -34,6 +34,8 @@ _EXIT_CODES = {
     "chief-lost": EXIT_NO_CHIEF,
     "trial-given-away": EXIT_RETIRED,
 }
+# A machine of a search may come so late that it is over; an end before that is an earlier one's.
+_LATE_SECONDS = 600.0
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -145,7 +147,7 @@ def _settings(
             wait_seconds=max(60.0, args.wait_for_chief) if is_here else args.wait_for_chief,
             max_trials=args.trials_per_worker,
             max_growth_mb=args.growth_per_worker,
-            begun=time.time(),
+            begun=time.time() - _LATE_SECONDS,
             **shared,
         )
         for number in range(num_workers)
