@@ -122,6 +122,14 @@ def is_split(batch: Any) -> bool:
     return any(isinstance(leaf, tf.distribute.DistributedValues) for leaf in tree.flatten(batch))
 
 
+def is_on_cpu(strategy: tf.distribute.Strategy) -> bool:
+    """Returns whether the replicas of this process are all CPU devices."""
+    return all(
+        tf.DeviceSpec.from_string(device).device_type == "CPU"
+        for device in strategy.extended.worker_devices
+    )
+
+
 def in_several_processes(strategy: tf.distribute.Strategy) -> bool:
     """Returns whether other processes hold some of the replicas."""
     return bool(strategy.extended._in_multi_worker_mode()) and not isinstance(

@@ -12,6 +12,7 @@ from typing import Any
 import tensorflow as tf
 from keras.src.backend.tensorflow import nn
 
+from keras_tpu_kit.replication.batches import is_on_cpu
 from keras_tpu_kit.replication.hooks import inside_step
 from keras_tpu_kit.replication.share import ReplicaShare
 
@@ -21,7 +22,7 @@ from keras_tpu_kit.replication.share import ReplicaShare
 @inside_step(nn, "separable_conv")
 @inside_step(nn, "conv_transpose")
 def _convolve(share: ReplicaShare, stock: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-    if share.is_static or not _is_on_cpu():
+    if share.is_static or not is_on_cpu(tf.distribute.get_strategy()):
         return stock(inputs, *args, **kwargs)
     rows = tf.shape(inputs)[0]
     # Not tf.pad, which oneDNN makes a part of the convolution.
@@ -29,8 +30,3 @@ def _convolve(share: ReplicaShare, stock: Any, inputs: Any, *args: Any, **kwargs
     filled = tf.concat([inputs, blank], axis=0)
     filled.set_shape([None, *inputs.shape[1:]])
     return stock(filled, *args, **kwargs)[:rows]
-
-
-def _is_on_cpu() -> bool:
-    device = tf.distribute.get_strategy().extended.worker_devices[0]
-    return bool(tf.DeviceSpec.from_string(device).device_type == "CPU")

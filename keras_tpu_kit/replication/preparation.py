@@ -21,7 +21,7 @@ from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
 from keras_tpu_kit.checks.data import check_generator, check_input_kind
 from keras_tpu_kit.checks.model import check_static_batch
 from keras_tpu_kit.errors import DataError
-from keras_tpu_kit.replication.batches import in_several_processes
+from keras_tpu_kit.replication.batches import in_several_processes, is_on_cpu
 from keras_tpu_kit.replication.refusals import refuse
 
 # Any number serves: shapes other than the batch are what building needs to know.
@@ -67,10 +67,7 @@ def feed_whole_batches(strategy: tf.distribute.Strategy, epoch_iterator: Any) ->
     adapter = epoch_iterator.data_adapter
     if not isinstance(epoch_iterator._distributed_dataset, tf.distribute.DistributedDataset):
         return  # Without a strategy, Keras distributes nothing.
-    is_local_cpu = not in_several_processes(strategy) and all(
-        tf.DeviceSpec.from_string(device).device_type == "CPU"
-        for device in strategy.extended.worker_devices
-    )
+    is_local_cpu = not in_several_processes(strategy) and is_on_cpu(strategy)
     if is_local_cpu and isinstance(adapter, ArrayDataAdapter | TFDatasetAdapter):
         epoch_iterator._distributed_dataset = adapter.get_tf_dataset()
 

@@ -40,15 +40,21 @@ class LoweredStep:
     hlo: bytes
     parameters: tuple[Parameter, ...]
 
-    @functools.cached_property
+    @property
     def facts(self) -> ProgramFacts:
         """What is in the program."""
-        return program_facts(read_program(self.hlo))
+        return self._read[0]
 
-    @functools.cached_property
+    @property
     def fingerprint(self) -> str:
         """A hash of what the program computes, whatever its names."""
-        return fingerprint(read_program(self.hlo))
+        return self._read[1]
+
+    @functools.cached_property
+    def _read(self) -> tuple[ProgramFacts, str]:
+        """Both at once: reading takes seconds, and the program itself is too large to keep."""
+        program = read_program(self.hlo)
+        return program_facts(program), fingerprint(program)
 
 
 def lower_step(model: keras.Model, batch: Any, step: str = "train_step") -> LoweredStep:
