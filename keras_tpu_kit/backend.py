@@ -9,7 +9,7 @@ import os
 import pathlib
 import sys
 
-from keras_tpu_kit.errors import BackendError, Finding
+from keras_tpu_kit.errors import BackendError, Finding, refuse
 
 INSTALL_TENSORFLOW = 'pip install "keras_tpu_kit[tensorflow]"'
 INSTALL_TENSORFLOW_TPU = 'pip install "keras_tpu_kit[tpu]"'
@@ -115,8 +115,7 @@ def require_tensorflow() -> None:
         BackendError: With the command that installs, or the setting that mends it.
     """
     finding = problem()
-    if finding is not None:
-        raise BackendError(finding)
+    refuse(BackendError, finding)
 
 
 def _major_minor(version: str) -> tuple[int, ...]:

@@ -43,10 +43,12 @@ class Cluster:
     def __post_init__(self) -> None:
         object.__setattr__(self, "addresses", tuple(self.addresses))
         for address in self.addresses:
-            if not re.fullmatch(r".+:\d+", address):
+            host_and_port = re.fullmatch(r".+:(\d+)", address)
+            if host_and_port is None or not 0 < int(host_and_port[1]) < 2**16:
                 raise _fault(
                     "worker-address",
-                    f"The worker address {address!r} is not of the form host:port.",
+                    f"The worker address {address!r} is not of the form host:port, with a port "
+                    "from 1 to 65535.",
                     "Workers find each other by host and port.",
                     f'Write it as "{address.split(":")[0] or "host"}:{_DEFAULT_PORT}".',
                 )

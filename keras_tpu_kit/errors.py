@@ -142,3 +142,14 @@ class PreflightError(KitError, RuntimeError):
 
 class SearchError(KitError, RuntimeError):
     """A search cannot go on, or ended with no finished trial."""
+
+
+def refuse(error: type[KitError], finding: Finding | None) -> None:
+    """Raises `error` if there is a finding.
+
+    Args:
+        error: The class to raise it as.
+        finding: What a rule of `checks` said, or `None`.
+    """
+    if finding is not None:
+        raise error(finding)

@@ -6,11 +6,11 @@ import dataclasses
 import json
 import math
 import numbers
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from keras_tpu_kit.checks import batches, steps
-from keras_tpu_kit.errors import Finding, PlanError
+from keras_tpu_kit.errors import Finding, PlanError, refuse
 from keras_tpu_kit.topology import Topology
 
 # Fused steps shorten an epoch; beyond this many the gain is under a tenth while progress bars
@@ -73,7 +73,10 @@ class BatchPlan:
             count = require_count(name, getattr(self, name), 0 if "validation" in name else 1)
             object.__setattr__(self, name, count)
         replicas = self.topology.num_replicas
-        _require(batches.check_batch_fits_data(self.global_batch_size, self.num_samples, replicas))
+        refuse(
+            PlanError,
+            batches.check_batch_fits_data(self.global_batch_size, self.num_samples, replicas),
+        )
 
     @property
     def global_batch_size(self) -> int:
@@ -138,8 +141,10 @@ class BatchPlan:
     def findings(self) -> tuple[Finding, ...]:
         """Returns advice on this cut: rows left out, padding on a TPU."""
         on_tpu = self.topology.accelerator == "tpu"
+        replicas = self.topology.num_replicas
+        nearest = nearest_batch(self.num_samples, replicas, self.global_batch_size) * replicas
         found = (
-            batches.check_rows_dropped(self.num_samples, self.global_batch_size),
+            batches.check_rows_dropped(self.num_samples, self.global_batch_size, nearest),
             batches.check_tpu_batch(self.per_replica_batch_size) if on_tpu else None,
         )
         return tuple(finding for finding in found if finding is not None)
@@ -219,11 +224,12 @@ def plan_batches(
     if len(given) > 1:
         raise PlanError(_more_than_one_size(given))
     for name, size in given.items():
-        require_count(name, size, 1)
+        is_global = name in ("global_batch_size", "target_batch_size")
+        require_count(name, size, 1, least_useful=replicas if is_global else 1)
     if steps_per_epoch is not None:
         global_batch_size = _batch_of_steps(num_samples, steps_per_epoch, replicas)
     if global_batch_size is not None:
-        _require(batches.check_global_batch(global_batch_size, replicas))
+        refuse(PlanError, batches.check_global_batch(global_batch_size, replicas))
         per_replica_batch_size = global_batch_size // replicas
     if per_replica_batch_size is None:
         target = target_batch_size or DEFAULT_PER_REPLICA_BATCH[topology.accelerator] * replicas
@@ -234,7 +240,7 @@ def plan_batches(
     else:
         most = require_count("steps_per_execution", steps_per_execution, 1)
         # An epoch without a step is named by the plan itself, with the better words.
-        _require(steps.check_steps_per_execution(epoch, most) if epoch else None)
+        refuse(PlanError, steps.check_steps_per_execution(epoch, most) if epoch else None)
     return BatchPlan(
         topology=topology,
         num_samples=num_samples,
@@ -279,18 +285,18 @@ def largest_divisor(number: int, limit: int) -> int:
     >>> largest_divisor(468, 64)
     52
     """
-    return max(d for d in range(1, min(number, limit) + 1) if number % d == 0)
+    # Divisors come in pairs around the square root, so that a thousand million need 31,622 looks.
+    small = (d for d in range(1, min(limit, math.isqrt(number)) + 1) if number % d == 0)
+    return max(d for pair in small for d in (pair, number // pair) if d <= limit)
 
 
 def _batch_of_steps(num_samples: int, steps_per_epoch: int, num_replicas: int) -> int:
     """Returns the global batch size with which `steps_per_epoch` steps use every row."""
     if num_samples % (steps_per_epoch * num_replicas) == 0:
         return num_samples // steps_per_epoch
-    even = num_samples // num_replicas
-    fitting = [s for s in range(1, even + 1) if num_samples % (s * num_replicas) == 0]
-    below = max((s for s in fitting if s < steps_per_epoch), default=None)
-    above = min((s for s in fitting if s > steps_per_epoch), default=None)
-    cures = [{"steps_per_epoch": s} for s in (below, above) if s is not None]
+    cures = [
+        {"steps_per_epoch": s} for s in _fitting_steps(num_samples, steps_per_epoch, num_replicas)
+    ]
     target = max(num_replicas, num_samples // steps_per_epoch)
     fix = " or ".join(f"steps_per_epoch={cure['steps_per_epoch']}" for cure in cures)
     raise PlanError(
@@ -310,6 +316,18 @@ def _batch_of_steps(num_samples: int, steps_per_epoch: int, num_replicas: int) -
     )
 
 
+def _fitting_steps(num_samples: int, steps_per_epoch: int, num_replicas: int) -> Iterator[int]:
+    """Yields the nearest steps below and above with which every row is used."""
+    even, rest = divmod(num_samples, num_replicas)
+    if rest:
+        return
+    # Steps that fit are the divisors of the rows of one replica.
+    if steps_per_epoch > 1:
+        yield largest_divisor(even, steps_per_epoch - 1)
+    if steps_per_epoch < even:
+        yield even // largest_divisor(even, (even - 1) // steps_per_epoch)
+
+
 def _more_than_one_size(given: Mapping[str, int]) -> Finding:
     told = ", ".join(f"{name}={size}" for name, size in given.items())
     return Finding(
@@ -322,23 +340,29 @@ def _more_than_one_size(given: Mapping[str, int]) -> Finding:
     )
 
 
-def _require(finding: Finding | None) -> None:
-    if finding is not None:
-        raise PlanError(finding)
+def require_count(name: str, value: Any, minimum: int, least_useful: int = 1) -> int:
+    """Returns `value` as an int, or raises where it is no whole number of at least `minimum`.
 
+    Args:
+        name: What users call it.
+        value: What they gave.
+        minimum: The least that counts.
+        least_useful: The least that the next rule will accept, for the message.
 
-def require_count(name: str, value: Any, minimum: int) -> int:
-    """Returns `value` as an int, or raises where it is no whole number of at least `minimum`."""
+    Raises:
+        PlanError: If it is no such number.
+    """
     is_whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
     if is_whole and value >= minimum:
         return int(value)
+    least = max(minimum, least_useful)
     raise PlanError(
         Finding(
             "not-a-count",
             "error",
             what=f"{name}={value!r} is not a whole number of at least {minimum}.",
             why="Rows, steps and replicas are counted, not measured.",
-            fix=f"Use {name}={max(minimum, 1)} or more.",
-            cures=({name: max(minimum, 1)},),
+            fix=f"Use {name}={least} or more.",
+            cures=({name: least},),
         )
     )

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
-from keras_tpu_kit.errors import Finding, PlanError
+from keras_tpu_kit.errors import Finding, PlanError, refuse
 
 Accelerator = Literal["tpu", "gpu", "cpu"]
 
@@ -50,8 +50,7 @@ class Topology:
     def __post_init__(self) -> None:
         object.__setattr__(self, "devices", tuple(self.devices))
         finding = _contradiction(self)
-        if finding is not None:
-            raise PlanError(finding)
+        refuse(PlanError, finding)
 
     @property
     def replicas_per_worker(self) -> int:

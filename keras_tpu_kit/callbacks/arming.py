@@ -12,11 +12,13 @@ from keras_tpu_kit.callbacks import examination
 from keras_tpu_kit.callbacks.batch_size_check import BatchSizeCheck
 from keras_tpu_kit.callbacks.epoch_observer import OnProblem, checked_on_problem, report_problem
 from keras_tpu_kit.callbacks.examination import Problem
-from keras_tpu_kit.callbacks.expectation import rows_of_epoch, steps_of
+from keras_tpu_kit.callbacks.expectation import ends_with_data, rows_of_epoch, steps_of
 from keras_tpu_kit.callbacks.flops import step_flops
 from keras_tpu_kit.callbacks.steps_per_epoch_check import StepsPerEpochCheck
 from keras_tpu_kit.callbacks.throughput_monitor import ThroughputMonitor
+from keras_tpu_kit.checks.data import check_validation_split, split_rows
 from keras_tpu_kit.datasets import DataFacts, inspect_data
+from keras_tpu_kit.errors import DataError, refuse
 from keras_tpu_kit.plan import BatchPlan, require_count
 from keras_tpu_kit.strategy import describe_strategy
 from keras_tpu_kit.throughput import CHIPS
@@ -30,6 +32,7 @@ def callbacks_for(
     *,
     batch_size: int | None = None,
     validation_data: Any = None,
+    validation_split: float = 0.0,
     steps_per_epoch: int | None = None,
     validation_steps: int | None = None,
     epochs: int = 1,
@@ -48,6 +51,8 @@ def callbacks_for(
             `(x, y, sample_weight)`.
         batch_size: As passed to `fit`, rows over all replicas.
         validation_data: As passed to `fit`.
+        validation_split: As passed to `fit`, the share of the arrays' last rows to validate on;
+            `validation_data` comes before it.
         steps_per_epoch: As passed to `fit`.
         validation_steps: As passed to `fit`.
         epochs: As passed to `fit`.
@@ -90,8 +95,20 @@ def callbacks_for(
     for name, count in counts.items():
         if count is not None:
             require_count(name, count, 1)
+    validation_rows = None
     facts = inspect_data(data, batch_size=batch_size, steps_per_epoch=steps_per_epoch)
     _report(examination.model_problems(model), wish)
+    if validation_split and validation_data is None:
+        refuse(DataError, check_validation_split(facts.kind, facts.num_samples, validation_split))
+        if facts.num_samples is not None:
+            training_rows, validation_rows = split_rows(facts.num_samples, validation_split)
+            validation_data = data
+            facts = inspect_data(
+                data,
+                batch_size=batch_size,
+                steps_per_epoch=steps_per_epoch,
+                num_samples=training_rows,
+            )
     training = examination.training_problems(
         model, facts, batch_size=batch_size, steps_per_epoch=steps_per_epoch, epochs=epochs
     )
@@ -101,6 +118,7 @@ def callbacks_for(
             validation_data,
             batch_size=validation_batch_size or batch_size,
             steps_per_epoch=validation_steps,
+            num_samples=validation_rows,
         )
         _report(
             examination.validation_problems(model, validation, validation_steps=validation_steps),
@@ -108,7 +126,11 @@ def callbacks_for(
         )
     return [
         ThroughputMonitor(flops_per_step=_flops_for_mfu(model, facts)),
-        StepsPerEpochCheck(steps_per_epoch=steps_of(facts, steps_per_epoch), on_problem=on_problem),
+        StepsPerEpochCheck(
+            steps_per_epoch=steps_of(facts, steps_per_epoch),
+            ends_with_data=ends_with_data(facts, steps_per_epoch),
+            on_problem=on_problem,
+        ),
         BatchSizeCheck(
             samples_per_epoch=rows_of_epoch(facts, steps_per_epoch),
             on_problem=on_problem,

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 import keras
 
-from keras_tpu_kit.callbacks.expectation import steps_of
+from keras_tpu_kit.callbacks.consumption import has_own_train_step
+from keras_tpu_kit.callbacks.expectation import ends_with_data, steps_of
 from keras_tpu_kit.checks import batches, data, steps
 from keras_tpu_kit.datasets import DataFacts
 from keras_tpu_kit.errors import DataError, Finding, KitError, PlanError, ReplicationError
@@ -49,6 +50,22 @@ def model_problems(model: keras.Model) -> Iterator[Problem]:
         yield Problem(PlanError, fused)
 
 
+def target_problems(model: keras.Model, facts: DataFacts) -> Iterator[Problem]:
+    """Yields that there is nothing to compare a model's outputs with.
+
+    Args:
+        model: A compiled model.
+        facts: What is known of the training data.
+    """
+    # A step or a loss of the model's own knows what it takes.
+    own = has_own_train_step(model) or type(model).compute_loss is not keras.Model.compute_loss
+    names = [column.name for column in facts.columns]
+    takes_targets = getattr(model, "loss", None) is not None and not own
+    finding = data.check_targets(names, takes_targets)
+    if finding is not None:
+        yield Problem(DataError, finding)
+
+
 def training_problems(
     model: keras.Model,
     facts: DataFacts,
@@ -69,6 +86,7 @@ def training_problems(
     num_replicas = model.distribute_strategy.num_replicas_in_sync
     replicated = is_replicated(model)
     facts = _batched_for(model, facts)
+    yield from target_problems(model, facts)
     yield from _feeding_problems(facts, num_replicas, replicated)
     if facts.kind == "arrays" and facts.num_samples is not None:
         finding = steps.check_array_steps(facts.num_samples, steps_per_epoch, batch_size)
@@ -80,7 +98,11 @@ def training_problems(
         yield Problem(PlanError, finding)
     per_epoch = steps_of(facts, steps_per_epoch)
     if per_epoch is not None:
-        fused = steps.check_steps_per_execution(per_epoch, int(model.steps_per_execution))
+        fused = steps.check_steps_per_execution(
+            per_epoch,
+            int(model.steps_per_execution),
+            ends_with_data=ends_with_data(facts, steps_per_epoch),
+        )
         if fused is not None:
             yield Problem(PlanError, fused)
     if num_replicas > 1 and not replicated:

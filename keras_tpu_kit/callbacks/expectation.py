@@ -13,6 +13,12 @@ def steps_of(facts: DataFacts, steps_per_epoch: int | None) -> int | None:
     return facts.num_batches
 
 
+def ends_with_data(facts: DataFacts, steps_per_epoch: int | None) -> bool:
+    """Returns whether an epoch is known to end because its data does."""
+    is_finite = facts.num_batches is not None and facts.num_batches >= 0
+    return is_finite and steps_per_epoch in (None, facts.num_batches)
+
+
 def rows_of_epoch(facts: DataFacts, steps_per_epoch: int | None) -> int | None:
     """Returns the rows that each epoch will consume, or `None` where they may differ.
 

@@ -20,11 +20,14 @@ class StepsPerEpochCheck(EpochObserver):
 
     Keras runs too few with a warning when data ends early, and too many in silence when
     `steps_per_execution` does not divide the epoch. Works with no arguments: then `fit`'s own
-    number of steps is the plan. A training that a callback stops in mid-epoch is no problem.
+    number of steps is the plan, and since a callback does not see the data, an epoch that
+    `steps_per_execution` does not divide is refused even where the data would end it in time.
+    A training that a callback stops in mid-epoch is no problem.
 
     Args:
         plan: The plan that training follows, or `None`.
         steps_per_epoch: Steps of one epoch, instead of a plan.
+        ends_with_data: Whether the data ends with the epoch, as `callbacks_for` finds out.
         on_problem: `"raise"` to stop training, `"warn"` to go on.
 
     Raises:
@@ -45,9 +48,11 @@ class StepsPerEpochCheck(EpochObserver):
         plan: BatchPlan | None = None,
         *,
         steps_per_epoch: int | None = None,
+        ends_with_data: bool = False,
         on_problem: str = "raise",
     ) -> None:
         super().__init__()
+        self.ends_with_data = ends_with_data
         self.steps_per_epoch = plan.steps_per_epoch if plan else steps_per_epoch
         self.on_problem = checked_on_problem(on_problem)
 
@@ -56,7 +61,9 @@ class StepsPerEpochCheck(EpochObserver):
         announced = self.params.get("steps")
         if announced is None:
             return
-        finding = steps.check_steps_per_execution(announced, int(self.model.steps_per_execution))
+        finding = steps.check_steps_per_execution(
+            announced, int(self.model.steps_per_execution), ends_with_data=self.ends_with_data
+        )
         if self.steps_per_epoch is not None:
             finding = steps.check_steps_announced(self.steps_per_epoch, announced) or finding
         report_problem(finding, PlanError, self.on_problem)

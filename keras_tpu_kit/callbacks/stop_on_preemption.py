@@ -13,7 +13,7 @@ from keras_tpu_kit.callbacks.agreement import Agreement
 from keras_tpu_kit.callbacks.termination import Termination
 from keras_tpu_kit.callbacks.training_state import Position, TrainingState, metric_values
 from keras_tpu_kit.checks import steps
-from keras_tpu_kit.errors import PlanError
+from keras_tpu_kit.errors import PlanError, refuse
 from keras_tpu_kit.replication.resuming import InputPosition, start_at
 from keras_tpu_kit.strategy import describe_strategy
 
@@ -202,5 +202,4 @@ def _require_same_steps(position: Position, announced: int | None, model: keras.
         finding = steps.check_steps_announced(position.steps_per_epoch, announced)
     if finding is None and position.step:
         finding = steps.check_steps_per_execution(position.step, int(model.steps_per_execution))
-    if finding is not None:
-        raise PlanError(finding)
+    refuse(PlanError, finding)

@@ -89,21 +89,27 @@ def check_batch_fits_data(
     )
 
 
-def check_rows_dropped(num_samples: int, global_batch_size: int) -> Finding | None:
+def check_rows_dropped(
+    num_samples: int, global_batch_size: int, nearest_batch_size: int
+) -> Finding | None:
     """Returns a warning where an epoch of whole batches leaves rows over.
 
     Args:
         num_samples: Rows of the training data.
         global_batch_size: Rows of one step over all replicas.
+        nearest_batch_size: The batch near that size which leaves the fewest rows over.
 
     Example:
 
-    >>> print(check_rows_dropped(1000, 300).what)
+    >>> finding = check_rows_dropped(1000, 300, nearest_batch_size=250)
+    >>> print(finding.what, finding.fix, sep="\\n")
     100 of 1000 rows (10.0 %) are left out of each epoch.
+    Use global_batch_size=250, which leaves out 0, or accept it.
     """
     dropped = num_samples % global_batch_size
     if not dropped:
         return None
+    least = num_samples % nearest_batch_size
     return Finding(
         "rows-dropped",
         "warning",
@@ -111,8 +117,10 @@ def check_rows_dropped(num_samples: int, global_batch_size: int) -> Finding | No
         "each epoch.".replace("%)", " %)"),
         why=f"They do not fill a batch of {global_batch_size}; a shuffled dataset leaves out "
         "others each epoch, an unshuffled one always the same.",
-        fix=f"Pass target_batch_size={global_batch_size} to plan_batches for the nearest batch "
-        "that leaves as few over as can be, or accept it.",
+        fix=f"Use global_batch_size={nearest_batch_size}, which leaves out {least}, or accept it."
+        if least < dropped
+        else "Accept it: no batch from half to twice that size leaves out fewer.",
+        cures=({"global_batch_size": nearest_batch_size},) if least == 0 else (),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
 from keras_tpu_kit.errors import Finding
@@ -241,6 +242,83 @@ def check_batch_planned(batch_size: int, planned: int) -> Finding | None:
         fix=f"Make the plan from it with ktk.plan_for_data(topology, data), batch it by "
         f"{planned}, or pass it unbatched.",
         cures=({"planned": batch_size},),
+    )
+
+
+def check_validation_split(
+    kind: str, num_samples: int | None, validation_split: float
+) -> Finding | None:
+    """Returns a finding where `fit` cannot split validation rows off the training data.
+
+    Args:
+        kind: Name of the data's kind, as `datasets.inspect_data` gives it.
+        num_samples: Rows of the data, or `None` where unknown.
+        validation_split: As passed to `fit`.
+
+    Example:
+
+    >>> print(check_validation_split("dataset", 100, 0.2).what)
+    validation_split=0.2, and the data is a dataset.
+    >>> check_validation_split("arrays", 100, 0.2) is None
+    True
+    """
+    if kind != "arrays":
+        what = f"validation_split={validation_split}, and the data is a {kind}."
+        why = "Keras splits arrays only, which it can slice."
+        fix = "Take the rows yourself, with .take() and .skip(), and pass validation_data."
+        cure: dict[str, object] = {"kind": "arrays"}
+    elif num_samples is not None and 0 in split_rows(num_samples, validation_split):
+        what = f"validation_split={validation_split} of {num_samples} rows leaves nothing to train "
+        what += "on or nothing to validate on."
+        why = "It is the share of the last rows that are validated on instead of trained on."
+        fix = "Use a number between 0 and 1, such as validation_split=0.2, or pass more rows."
+        cure = {"validation_split": 0.2}
+    else:
+        return None
+    return Finding("validation-split", "error", what=what, why=why, fix=fix, cures=(cure,))
+
+
+def split_rows(num_samples: int, validation_split: float) -> tuple[int, int]:
+    """Returns the rows that `fit` trains on, the first ones, and the rows it validates on.
+
+    Args:
+        num_samples: Rows of the arrays.
+        validation_split: As passed to `fit`; a number outside 0 to 1 leaves 0 for one of them.
+
+    Example:
+
+    >>> split_rows(101, 0.2)
+    (80, 21)
+    """
+    training = min(max(math.floor(num_samples * (1.0 - validation_split)), 0), num_samples)
+    return training, num_samples - training
+
+
+def check_targets(columns: Sequence[str], takes_targets: bool) -> Finding | None:
+    """Returns a finding where a model with a loss gets inputs and nothing to compare with.
+
+    Args:
+        columns: Names of the data's columns, as `datasets.inspect_data` gives them.
+        takes_targets: Whether the model compares what it computes with targets.
+
+    Example:
+
+    >>> check_targets(["x"], takes_targets=True).code
+    'targets-missing'
+    >>> check_targets(["x", "y"], takes_targets=True) is None
+    True
+    """
+    has_targets = any(name.split("[")[0] == "y" for name in columns)
+    if has_targets or not takes_targets or not columns:
+        return None
+    return Finding(
+        "targets-missing",
+        "error",
+        what=f"The data holds inputs ({', '.join(columns)}) and no targets.",
+        why="The model was compiled with a loss, which compares its outputs with targets.",
+        fix="Pass a tuple, (x, y) or (x, y, sample_weight), and (x, x) for an autoencoder; a list "
+        "is read as several inputs.",
+        cures=({"columns": [*columns, "y"]},),
     )
 
 

@@ -9,17 +9,23 @@ INFINITE = -1
 UNKNOWN = -2
 
 
-def check_steps_per_execution(steps_per_epoch: int, steps_per_execution: int) -> Finding | None:
+def check_steps_per_execution(
+    steps_per_epoch: int, steps_per_execution: int, *, ends_with_data: bool = False
+) -> Finding | None:
     """Returns a finding where fused steps do not fill the epoch exactly.
 
     Args:
         steps_per_epoch: Steps of one epoch.
         steps_per_execution: Steps that run in one call of the train function.
+        ends_with_data: Whether the dataset ends with the epoch. Then the last execution ends
+            with it too, and no step is too many.
 
     Example:
 
     >>> check_steps_per_execution(8, 3).cures
     ({'steps_per_epoch': 6}, {'steps_per_epoch': 9})
+    >>> check_steps_per_execution(8, 3, ends_with_data=True) is None
+    True
     """
     if steps_per_execution < 1:
         return Finding(
@@ -30,7 +36,7 @@ def check_steps_per_execution(steps_per_epoch: int, steps_per_execution: int) ->
             fix="Use steps_per_execution=1 or more.",
             cures=({"steps_per_execution": 1},),
         )
-    if steps_per_epoch % steps_per_execution == 0:
+    if ends_with_data or steps_per_epoch % steps_per_execution == 0:
         return None
     below = steps_per_epoch // steps_per_execution * steps_per_execution
     above = below + steps_per_execution
@@ -40,8 +46,8 @@ def check_steps_per_execution(steps_per_epoch: int, steps_per_execution: int) ->
         "error",
         what=f"steps_per_epoch={steps_per_epoch} is not a multiple of "
         f"steps_per_execution={steps_per_execution}.",
-        why=f"Keras always finishes an execution, so each epoch would run {above} steps, not "
-        f"{steps_per_epoch}.",
+        why=f"Keras finishes an execution that the data does not end, so each epoch would run "
+        f"{above} steps, not {steps_per_epoch}.",
         fix="Use " + " or ".join(f"steps_per_epoch={count}" for count in steps) + ".",
         cures=tuple({"steps_per_epoch": count} for count in steps),
     )

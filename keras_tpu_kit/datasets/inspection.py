@@ -62,7 +62,11 @@ class DataFacts:
 
 
 def inspect_data(
-    data: Any, *, batch_size: int | None = None, steps_per_epoch: int | None = None
+    data: Any,
+    *,
+    batch_size: int | None = None,
+    steps_per_epoch: int | None = None,
+    num_samples: int | None = None,
 ) -> DataFacts:
     """Returns what can be said of `data` without reading it.
 
@@ -75,6 +79,7 @@ def inspect_data(
             `keras.utils.PyDataset`; a generator.
         batch_size: As passed to `fit`, for arrays.
         steps_per_epoch: As passed to `fit`, for arrays.
+        num_samples: Rows of the arrays that are meant, where it is not all of them.
 
     Example:
 
@@ -94,7 +99,7 @@ def inspect_data(
         return _opaque("generator")
     leaves = [leaf for _, leaf in named_columns(data)]
     if leaves and all(map(is_array, leaves)):
-        return _inspect_arrays(data, batch_size, steps_per_epoch)
+        return _inspect_arrays(data, batch_size, steps_per_epoch, num_samples)
     return _opaque(type(data).__name__)
 
 
@@ -180,9 +185,14 @@ def _columns(data: Any, *, open_batch: bool) -> tuple[Column, ...]:
     return tuple(columns)
 
 
-def _inspect_arrays(data: Any, batch_size: int | None, steps_per_epoch: int | None) -> DataFacts:
+def _inspect_arrays(
+    data: Any, batch_size: int | None, steps_per_epoch: int | None, num_samples: int | None
+) -> DataFacts:
     rows = {int(leaf.shape[0]) for _, leaf in named_columns(data) if len(leaf.shape)}
-    num_samples = rows.pop() if len(rows) == 1 else None
+    if len(rows) != 1:
+        num_samples = None
+    elif num_samples is None:
+        num_samples = rows.pop()
     size = last = None
     batches = UNKNOWN
     if num_samples is not None:

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from keras_tpu_kit.checks import data as rules
 from keras_tpu_kit.datasets.streams import py_dataset_batches
-from keras_tpu_kit.errors import DataError
+from keras_tpu_kit.errors import DataError, refuse
 
 READ_AT_ONCE = 1024
 
@@ -47,6 +47,5 @@ def load_rows(data: Any, num_samples: int) -> Any:
         if filled > num_samples:
             break  # There may be no end.
     finding = rules.check_rows_planned(filled, num_samples)
-    if finding is not None:
-        raise DataError(finding)
+    refuse(DataError, finding)
     return columns

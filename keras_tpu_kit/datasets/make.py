@@ -13,7 +13,7 @@ from keras_tpu_kit.datasets import arrays, streams
 from keras_tpu_kit.datasets.flow import Flow, cardinality, declare
 from keras_tpu_kit.datasets.inspection import DataFacts, inspect_data, named_columns
 from keras_tpu_kit.datasets.loading import load_rows
-from keras_tpu_kit.errors import DataError, Finding
+from keras_tpu_kit.errors import DataError, Finding, refuse
 from keras_tpu_kit.plan import BatchPlan
 
 # Rows among which a stream is shuffled, where nothing else is asked for.
@@ -95,7 +95,7 @@ def make_dataset(
         batches = streams.training_batches(
             _one_pass(data, facts, plan, shuffle=shuffle, seed=seed, buffer_size=buffer_size),
             plan,
-            is_endless=_is_endless(data, facts),
+            is_endless=is_endless(data, facts),
             initial_step=initial_step,
         )
     size = plan.global_batch_size
@@ -151,7 +151,8 @@ def _keeps_its_batches(facts: DataFacts) -> bool:
     return facts.kind == "dataset" and facts.is_batched
 
 
-def _is_endless(data: Any, facts: DataFacts) -> bool:
+def is_endless(data: Any, facts: DataFacts) -> bool:
+    """Returns whether one pass over the data never ends."""
     return INFINITE in (facts.num_batches, cardinality(data) if facts.kind == "dataset" else None)
 
 
@@ -175,8 +176,7 @@ def _require_fit(data: Any, facts: DataFacts, plan: BatchPlan, *, training: bool
     if training and _keeps_its_batches(facts) and facts.batch_size is not None:
         findings.append(rules.check_batch_planned(facts.batch_size, plan.global_batch_size))
     for finding in findings:
-        if finding is not None:
-            raise DataError(finding)
+        refuse(DataError, finding)
 
 
 def check_columns(data: Any, facts: DataFacts) -> Finding | None:

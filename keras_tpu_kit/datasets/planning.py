@@ -12,9 +12,9 @@ from keras_tpu_kit.checks import batches as batch_rules
 from keras_tpu_kit.checks import data as rules
 from keras_tpu_kit.checks.steps import INFINITE, check_cardinality
 from keras_tpu_kit.datasets.inspection import DataFacts, inspect_data
-from keras_tpu_kit.datasets.make import check_columns
-from keras_tpu_kit.errors import DataError, Finding, PlanError
-from keras_tpu_kit.plan import BatchPlan, plan_batches
+from keras_tpu_kit.datasets.make import check_columns, is_endless
+from keras_tpu_kit.errors import DataError, Finding, PlanError, refuse
+from keras_tpu_kit.plan import BatchPlan, plan_batches, require_count
 from keras_tpu_kit.topology import Topology
 
 
@@ -43,7 +43,8 @@ def plan_for_data(
             ways of `plan_batches` to say a size.
         per_replica_batch_size: Rows of one step on one replica.
         target_batch_size: About how many rows a step takes over all replicas.
-        steps_per_epoch: Steps of one epoch.
+        steps_per_epoch: Steps of one epoch. For data without an end it goes with the batch size,
+            and the two say what an epoch is.
         validation_data: Validation data, as `make_dataset` takes it.
         num_samples: Training rows, where the data does not tell: a dataset that was filtered,
             or read from files, or that repeats.
@@ -86,10 +87,11 @@ def plan_for_data(
         rows = _rows(data, facts, num_samples, "num_samples")
         if steps_per_epoch is not None:
             finding = check_cardinality(rows // size, steps_per_epoch)
-            if finding is not None:
-                raise PlanError(finding)
+            refuse(PlanError, finding)
         sizes = {"global_batch_size": size}
     else:
+        if num_samples is None and is_endless(data, facts):
+            num_samples, sizes = _endless_epoch(topology, sizes)
         rows = _rows(data, facts, num_samples, "num_samples")
         if facts.kind == "PyDataset" and not any(sizes.values()):
             sizes = {"target_batch_size": facts.batch_size}
@@ -110,9 +112,21 @@ def _facts(topology: Topology, data: Any) -> DataFacts:
         rules.check_feedable(facts.kind),
         check_columns(data, facts),
     ):
-        if finding is not None:
-            raise DataError(finding)
+        refuse(DataError, finding)
     return facts
+
+
+def _endless_epoch(
+    topology: Topology, sizes: dict[str, int | None]
+) -> tuple[int | None, dict[str, int | None]]:
+    """Returns the rows of an epoch over data without an end, and the sizes that are left to say."""
+    steps, size = sizes["steps_per_epoch"], sizes["global_batch_size"]
+    if size is None and sizes["per_replica_batch_size"] is not None:
+        size = sizes["per_replica_batch_size"] * topology.num_replicas
+    if steps is None or size is None:
+        return None, sizes
+    rows = require_count("steps_per_epoch", steps, 1) * require_count("batch size", size, 1)
+    return rows, {**sizes, "steps_per_epoch": None}
 
 
 def _own_batch(facts: DataFacts, topology: Topology, sizes: dict[str, int | None]) -> int:
@@ -126,8 +140,7 @@ def _own_batch(facts: DataFacts, topology: Topology, sizes: dict[str, int | None
     if asked is not None and asked != size:
         raise DataError(rules.check_batch_planned(size, asked) or _batch_unknown())
     finding = batch_rules.check_global_batch(size, topology.num_replicas)
-    if finding is not None:
-        raise PlanError(finding)
+    refuse(PlanError, finding)
     return size
 
 
@@ -138,12 +151,11 @@ def _rows(data: Any, facts: DataFacts, given: int | None, argument: str) -> int:
         rows = _py_dataset_rows(data, facts.num_batches, facts.batch_size)
     if rows is None:
         if given is None:
-            raise DataError(_rows_unknown(facts, argument))
+            raise DataError(_rows_unknown(argument, endless=is_endless(data, facts)))
         return given
     if given is not None:
         finding = rules.check_rows_planned(rows, given, argument)
-        if finding is not None:
-            raise DataError(finding)
+        refuse(DataError, finding)
     return rows
 
 
@@ -155,8 +167,7 @@ def _py_dataset_rows(data: Any, num_batches: int, batch_size: int) -> int | None
     return (num_batches - 1) * batch_size + int(np.shape(last)[0])
 
 
-def _rows_unknown(facts: DataFacts, argument: str) -> Finding:
-    endless = facts.num_batches == INFINITE
+def _rows_unknown(argument: str, *, endless: bool) -> Finding:
     return Finding(
         "rows-unknown",
         "error",
@@ -165,7 +176,9 @@ def _rows_unknown(facts: DataFacts, argument: str) -> Finding:
         else "The dataset does not tell how many rows it holds.",
         why="Steps and epochs are counted in rows; a filter, a generator or files hide their "
         "number until they were read.",
-        fix=f"Pass {argument}=, or add "
+        fix="Pass steps_per_epoch= and global_batch_size=, which say what an epoch is."
+        if endless and argument == "num_samples"
+        else f"Pass {argument}=, or add "
         ".apply(tf.data.experimental.assert_cardinality(rows)) before .batch().",
     )
 

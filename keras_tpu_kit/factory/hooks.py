@@ -33,6 +33,27 @@ def call_with_or_without_hp(function: Callable[..., Any], hp: keras_tuner.HyperP
     return call_with_hp(function, hp) if required else function()
 
 
+def require_function(function: Any) -> Callable[..., keras.Model]:
+    """Returns what `from_function` was given, if it is a function that makes models.
+
+    Raises:
+        FactoryError: If it is a model already, or cannot be called.
+    """
+    if callable(function) and not isinstance(function, keras.Model):
+        return function  # type: ignore[no-any-return]  # What it returns is held to it later.
+    raise FactoryError(
+        Finding(
+            "hook-no-function",
+            "error",
+            what=f"from_function was given an object of {type(function).__qualname__!r}, not a "
+            "function that returns a model.",
+            why="The kit calls the function in the strategy's scope; a model that exists has its "
+            "variables outside.",
+            fix="Pass the function itself, from_function(get_compiled_model), without calling it.",
+        )
+    )
+
+
 def require_model(model: Any, hook: str) -> keras.Model:
     """Returns what `hook` returned, if it is a Keras 3 model.
 

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from keras_tpu_kit.checks import model as model_checks
 from keras_tpu_kit.checks import steps
-from keras_tpu_kit.errors import FactoryError, Finding
+from keras_tpu_kit.errors import FactoryError, Finding, refuse
 from keras_tpu_kit.factory import hooks
 from keras_tpu_kit.factory.precision import dtype_policy
 from keras_tpu_kit.factory.run import Run, fit
@@ -103,6 +103,9 @@ class ModelFactory:
             *args: As the class takes.
             **kwargs: As the class takes.
 
+        Raises:
+            FactoryError: If it is a model already, or no function.
+
         Example:
 
         >>> def get_compiled_model():
@@ -112,7 +115,7 @@ class ModelFactory:
         >>> ModelFactory.from_function(get_compiled_model, "cpu").create().output_shape
         (None, 1)
         """
-        return _FunctionFactory(function, *args, **kwargs)
+        return _FunctionFactory(hooks.require_function(function), *args, **kwargs)
 
     # --- Hooks to override -------------------------------------------------------------------
 
@@ -262,20 +265,21 @@ class ModelFactory:
         if self._is_compiled_by_strategy and model.jit_compile == "auto":
             model.jit_compile = False
         replicas = self.topology.num_replicas
-        _require(model_checks.check_jit_compile(model.jit_compile, replicas))
+        refuse(FactoryError, model_checks.check_jit_compile(model.jit_compile, replicas))
         for finding in placement_findings(model, self.strategy):
             raise FactoryError(finding)
         can_fuse = self.replicated or not self.topology.is_replicated
         if plan is not None:
             if model.steps_per_execution == 1 and can_fuse:
                 model.steps_per_execution = plan.steps_per_execution
-            _require(
-                steps.check_steps_per_execution(plan.steps_per_epoch, model.steps_per_execution)
+            refuse(
+                FactoryError,
+                steps.check_steps_per_execution(plan.steps_per_epoch, model.steps_per_execution),
             )
         if self.replicated:
             return replicate(model, plan)
         for finding in stock_training_findings(model):
-            _require(finding if finding.severity == "error" else None)
+            refuse(FactoryError, finding if finding.severity == "error" else None)
         return model
 
 
@@ -292,8 +296,3 @@ class _FunctionFactory(ModelFactory):
         if not model.compiled:
             raise FactoryError(hooks.not_compiled(name))
         return model
-
-
-def _require(finding: Finding | None) -> None:
-    if finding is not None:
-        raise FactoryError(finding)

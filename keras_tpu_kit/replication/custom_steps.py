@@ -16,9 +16,9 @@ import tensorflow as tf
 from keras import tree
 
 from keras_tpu_kit.checks.model import check_own_step, note_unasked_step
-from keras_tpu_kit.errors import Finding, KitError, ReplicationError
+from keras_tpu_kit.errors import Finding, KitError, ReplicationError, refuse
 from keras_tpu_kit.replication import batches, preparation
-from keras_tpu_kit.replication.refusals import own_part, refuse
+from keras_tpu_kit.replication.refusals import own_part
 from keras_tpu_kit.replication.share import ReplicaShare, running
 from keras_tpu_kit.replication.untouched import left_as_they_were, variables_of
 from keras_tpu_kit.stock_training import TRACE_ERRORS

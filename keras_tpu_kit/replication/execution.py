@@ -9,10 +9,10 @@ from typing import Any
 import tensorflow as tf
 
 from keras_tpu_kit.checks.model import check_on_batch
-from keras_tpu_kit.errors import ReplicationError
+from keras_tpu_kit.errors import ReplicationError, refuse
 from keras_tpu_kit.replication import batches, normalization, padding
 from keras_tpu_kit.replication.progress import Progress
-from keras_tpu_kit.replication.refusals import is_custom, refuse
+from keras_tpu_kit.replication.refusals import is_custom
 from keras_tpu_kit.replication.share import ReplicaShare, current_share, running
 
 Logs = dict[str, Any]

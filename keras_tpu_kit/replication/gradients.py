@@ -17,9 +17,8 @@ from keras.src.backend.tensorflow.optimizer import TFOptimizer
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 
 from keras_tpu_kit.checks.model import check_scaled_loss
-from keras_tpu_kit.errors import ReplicationError
+from keras_tpu_kit.errors import ReplicationError, refuse
 from keras_tpu_kit.replication.hooks import inside_step
-from keras_tpu_kit.replication.refusals import refuse
 from keras_tpu_kit.replication.share import ReplicaShare, current_share, running
 
 

@@ -16,10 +16,9 @@ from keras import ops
 from keras.src.losses import loss as keras_loss
 
 from keras_tpu_kit.checks.model import check_padding
-from keras_tpu_kit.errors import ReplicationError
+from keras_tpu_kit.errors import ReplicationError, refuse
 from keras_tpu_kit.replication import scalar_losses
 from keras_tpu_kit.replication.hooks import inside_step
-from keras_tpu_kit.replication.refusals import refuse
 from keras_tpu_kit.replication.share import ReplicaShare, sum_over_replicas
 
 

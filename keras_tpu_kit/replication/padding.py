@@ -14,9 +14,8 @@ from keras import tree
 from keras.src.trainers.compile_utils import MetricsList
 
 from keras_tpu_kit.checks.model import check_padding
-from keras_tpu_kit.errors import ReplicationError
+from keras_tpu_kit.errors import ReplicationError, refuse
 from keras_tpu_kit.replication.hooks import inside_step
-from keras_tpu_kit.replication.refusals import refuse
 from keras_tpu_kit.replication.share import ReplicaShare
 
 

@@ -9,9 +9,8 @@ import tensorflow as tf
 from keras import tree
 
 from keras_tpu_kit.checks.model import check_on_batch
-from keras_tpu_kit.errors import ReplicationError
+from keras_tpu_kit.errors import ReplicationError, refuse
 from keras_tpu_kit.replication import batches, preparation
-from keras_tpu_kit.replication.refusals import refuse
 
 
 def whole_batches_split(model: Any, predict: Callable[[list[Any]], Any]) -> Callable[..., Any]:

@@ -20,9 +20,8 @@ from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
 
 from keras_tpu_kit.checks.data import check_generator, check_input_kind
 from keras_tpu_kit.checks.model import check_static_batch
-from keras_tpu_kit.errors import DataError
+from keras_tpu_kit.errors import DataError, refuse
 from keras_tpu_kit.replication.batches import in_several_processes, is_on_cpu
-from keras_tpu_kit.replication.refusals import refuse
 
 # Any number serves: shapes other than the batch are what building needs to know.
 _BUILD_ROWS = 2

@@ -10,16 +10,10 @@ from typing import Any
 import keras
 
 from keras_tpu_kit.checks.model import check_jit_compile, check_step_names
-from keras_tpu_kit.errors import Finding, KitError, ReplicationError
+from keras_tpu_kit.errors import ReplicationError, refuse
 from keras_tpu_kit.placement import placement_findings
 
 _OVERRIDABLE = ("train_step", "test_step", "compute_loss")
-
-
-def refuse(error: type[KitError], finding: Finding | None) -> None:
-    """Raises `error` if there is a finding."""
-    if finding is not None:
-        raise error(finding)
 
 
 def refuse_model(model: keras.Model) -> None:

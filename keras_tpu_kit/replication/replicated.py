@@ -11,7 +11,7 @@ import keras
 import tensorflow as tf
 
 from keras_tpu_kit.checks.model import check_model_strategy
-from keras_tpu_kit.errors import Finding, ReplicationError
+from keras_tpu_kit.errors import Finding, ReplicationError, refuse
 from keras_tpu_kit.plan import BatchPlan
 from keras_tpu_kit.replication import batches, preparation
 from keras_tpu_kit.replication.chief_files import files_of_the_chief
@@ -20,7 +20,7 @@ from keras_tpu_kit.replication.execution import Execution
 from keras_tpu_kit.replication.padding import pad_evaluation
 from keras_tpu_kit.replication.prediction import whole_batches_split
 from keras_tpu_kit.replication.progress import Progress
-from keras_tpu_kit.replication.refusals import refuse, refuse_model
+from keras_tpu_kit.replication.refusals import refuse_model
 from keras_tpu_kit.strategy import describe_strategy
 
 _log = logging.getLogger("keras_tpu_kit")

@@ -15,8 +15,7 @@ import tensorflow as tf
 from keras import tree
 
 from keras_tpu_kit.checks.model import check_scalar_loss
-from keras_tpu_kit.errors import ReplicationError
-from keras_tpu_kit.replication.refusals import refuse
+from keras_tpu_kit.errors import ReplicationError, refuse
 
 _ROWS = (3, 2)
 # Where a shape is unknown, any length does.

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from keras_tpu_kit.checks import service as rules
-from keras_tpu_kit.errors import Finding, SearchError
+from keras_tpu_kit.errors import Finding, SearchError, refuse
 
 # A worker ended so that a new process, with fresh memory, takes its place.
 EXIT_RETIRED = 79
@@ -74,8 +74,7 @@ class ServiceSettings:
         finding = rules.check_token(self.token)
         if finding is None and self.is_chief:
             finding = rules.check_listening(self.host, self.token)
-        if finding is not None:
-            raise SearchError(finding)
+        refuse(SearchError, finding)
 
     @property
     def is_chief(self) -> bool:

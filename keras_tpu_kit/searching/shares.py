@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from keras_tpu_kit import processes
 from keras_tpu_kit.checks import service as rules
-from keras_tpu_kit.errors import HardwareError
+from keras_tpu_kit.errors import HardwareError, refuse
 
 CPUS_VARIABLE = "KERAS_TPU_KIT_CPUS"
 
@@ -50,8 +50,7 @@ class Machine:
             HardwareError: If the machine cannot be shared by so many.
         """
         finding = rules.check_workers(num_workers, len(self.gpus), self.has_tpu)
-        if finding is not None:
-            raise HardwareError(finding)
+        refuse(HardwareError, finding)
         if self.has_tpu:
             return [{}]
         if self.gpus:

@@ -81,9 +81,7 @@ def detect_strategy(
     >>> detect_strategy("cpu") is strategy
     True
     """
-    request = Request(
-        accelerator, tpu, None if devices is None else tuple(devices), simulate, reduction
-    )
+    request = Request(accelerator, tpu, devices, simulate, reduction)
     spare_the_metadata_query()
     require_tensorflow()
     before = _serve_again(request)
@@ -116,7 +114,7 @@ def _find(request: Request, timeout: float | None) -> tuple[Found, list[Finding]
     if request.simulate is not None:
         return simulate_replicas(request.simulate, request.reduction), []
     if request.devices is not None:
-        return find_devices(request.devices, request.reduction), []
+        return find_devices(tuple(request.devices), request.reduction), []
     if request.tpu is None and request.accelerator != "tpu":
         workers = find_workers(
             Deadline(_WORKER_SECONDS if timeout is None else timeout), request.reduction

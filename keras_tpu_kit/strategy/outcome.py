@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import numbers
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from keras_tpu_kit.errors import Finding, HardwareError
@@ -31,11 +33,18 @@ class Request:
 
     accelerator: str = "auto"
     tpu: str | None = None
-    devices: tuple[str, ...] | None = None
+    devices: Sequence[str] | None = None
     simulate: int | None = None
     reduction: Any = None
 
     def __post_init__(self) -> None:
+        if isinstance(self.devices, str) or not all(
+            isinstance(device, str) for device in self.devices or ()
+        ):
+            raise _contradiction(
+                f"devices={self.devices!r} is no list of names.",
+                'Use a list, such as devices=["GPU:0", "GPU:1"].',
+            )
         if self.devices is not None:
             object.__setattr__(self, "devices", tuple(self.devices))
         if self.accelerator not in get_args(Wanted):
@@ -43,9 +52,11 @@ class Request:
                 f"accelerator={self.accelerator!r} is not known.",
                 f"Use one of {', '.join(map(repr, get_args(Wanted)))}.",
             )
-        if self.simulate is not None and self.simulate < 1:
+        if self.simulate is not None and not (
+            isinstance(self.simulate, numbers.Integral) and self.simulate >= 1
+        ):
             raise _contradiction(
-                f"simulate={self.simulate} makes no replica.", "Use simulate=2 or more."
+                f"simulate={self.simulate!r} is no number of replicas.", "Use simulate=2 or more."
             )
         wishes = {"tpu": self.tpu, "devices": self.devices, "simulate": self.simulate}
         given = [f"{name}={value!r}" for name, value in wishes.items() if value is not None]

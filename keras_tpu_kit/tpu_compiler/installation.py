@@ -11,7 +11,7 @@ import sys
 
 from keras_tpu_kit import backend
 from keras_tpu_kit.checks import compiler as rules
-from keras_tpu_kit.errors import Finding, PreflightError
+from keras_tpu_kit.errors import Finding, PreflightError, refuse
 from keras_tpu_kit.processes import describe_exit, run_limited
 
 PACKAGES = ("jax", "jaxlib", "libtpu")
@@ -43,10 +43,10 @@ def find_compiler(python: str | os.PathLike[str] | None = None) -> Compiler:
         PreflightError: If there is none, its parts do not go together, or no such compiler
             exists for this machine.
     """
-    _require(rules.check_compiler_platform(sys.platform, platform.machine()))
+    refuse(PreflightError, rules.check_compiler_platform(sys.platform, platform.machine()))
     own = python is None or os.fspath(python) == sys.executable
     versions = _own_versions() if own else _versions_of(os.fspath(python or ""))
-    _require(rules.check_compiler_versions(**versions))
+    refuse(PreflightError, rules.check_compiler_versions(**versions))
     return Compiler(
         sys.executable if own else os.fspath(python or ""),
         {name: version for name, version in versions.items() if version is not None},
@@ -75,8 +75,3 @@ def _versions_of(python: str) -> dict[str, str | None]:
         raise PreflightError(rules.no_interpreter(python, f"it {describe_exit(code)}"))
     answer: dict[str, str | None] = json.loads(output.splitlines()[-1])
     return answer
-
-
-def _require(finding: Finding | None) -> None:
-    if finding is not None:
-        raise PreflightError(finding)

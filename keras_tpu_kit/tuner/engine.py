@@ -14,7 +14,7 @@ import keras_tuner
 import tensorflow as tf
 
 from keras_tpu_kit.checks import search as rules
-from keras_tpu_kit.errors import Finding, PlanError, SearchError
+from keras_tpu_kit.errors import PlanError, SearchError, refuse
 from keras_tpu_kit.factory import ModelFactory
 from keras_tpu_kit.searching import ServiceSettings
 from keras_tpu_kit.tuner.adaptation import FactoryHyperModel, HyperModelFactory, as_factory
@@ -61,13 +61,14 @@ class SearchEngine(SearchAnswers, TrialModels):
         distribution_strategy: tf.distribute.Strategy | None = None,
         **kwargs: Any,
     ) -> None:
-        _require(rules.check_open_scope(tf.distribute.has_strategy()))
-        _require(rules.check_pruner(type(oracle).__name__, pruner))
-        _require(
+        refuse(SearchError, rules.check_open_scope(tf.distribute.has_strategy()))
+        refuse(SearchError, rules.check_pruner(type(oracle).__name__, pruner))
+        refuse(
+            SearchError,
             rules.check_compile_args(
                 isinstance(hypermodel, ModelFactory),
                 {name: kwargs.get(name) for name in ("optimizer", "loss", "metrics")},
-            )
+            ),
         )
         self.factory = as_factory(
             hypermodel,
@@ -122,7 +123,7 @@ class SearchEngine(SearchAnswers, TrialModels):
             KitError: If a hook, a plan or the data is wrong; the first trial shows it.
             SearchError: If the search cannot go on, or no trial finished.
         """
-        _require(rules.check_open_scope(tf.distribute.has_strategy()))
+        refuse(SearchError, rules.check_open_scope(tf.distribute.has_strategy()))
         self.display.verbose = fit_kwargs.get("verbose", 1)
         seed = self.project.oracle.seed
         self.feeding = Feeding(self.factory, decides_batch=self._factory_plans, seed=seed)
@@ -194,7 +195,7 @@ class SearchEngine(SearchAnswers, TrialModels):
             return
         self._failed_in_a_row = self._failed_in_a_row + 1 if record.outcome == "failed" else 0
         limit = getattr(self.project.oracle, "max_consecutive_failed_trials", None)
-        _require(rules.check_failures(self._failed_in_a_row, limit, record.reason))
+        refuse(SearchError, rules.check_failures(self._failed_in_a_row, limit, record.reason))
 
     def on_search_end(self) -> None:
         """Is called after the last trial.
@@ -208,7 +209,10 @@ class SearchEngine(SearchAnswers, TrialModels):
         if oracle is self.oracle:
             trials = list(oracle.trials.values())
             finished = sum(trial.status == TrialStatus.COMPLETED for trial in trials)
-            _require(rules.check_any_finished(finished, [reason_of(trial) for trial in trials]))
+            refuse(
+                SearchError,
+                rules.check_any_finished(finished, [reason_of(trial) for trial in trials]),
+            )
 
     # --- The space -------------------------------------------------------------------------
 
@@ -300,8 +304,3 @@ def cheap_collections() -> Iterator[None]:
         yield
     finally:
         gc.unfreeze()
-
-
-def _require(finding: Finding | None) -> None:
-    if finding is not None:
-        raise SearchError(finding)

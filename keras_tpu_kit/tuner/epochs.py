@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 
 from keras_tpu_kit.checks import search as rules
-from keras_tpu_kit.errors import SearchError
+from keras_tpu_kit.errors import SearchError, refuse
 from keras_tpu_kit.tuner.internals import MultiObjective
 
 if TYPE_CHECKING:
@@ -134,5 +134,4 @@ def _require_objective(objective: Any, metrics: dict[str, float], epoch: int) ->
         if name not in later and (has_validation or not name.startswith("val_"))
     ]
     finding = rules.check_objective(names, [*metrics, *later], has_validation)
-    if finding is not None:
-        raise SearchError(finding)
+    refuse(SearchError, finding)

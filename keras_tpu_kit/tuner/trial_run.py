@@ -8,7 +8,7 @@ import keras
 import tensorflow as tf
 
 from keras_tpu_kit.checks import search as rules
-from keras_tpu_kit.errors import SearchError
+from keras_tpu_kit.errors import SearchError, refuse
 from keras_tpu_kit.plan import BatchPlan
 from keras_tpu_kit.replication import preparation
 from keras_tpu_kit.tuner.backup import EpochBackup
@@ -104,8 +104,7 @@ class TrialRun:
             if known is not None and self.is_logged:
                 names = objective_names(self.objective)
                 finding = rules.check_objective(names, known, has_validation)
-                if finding is not None:
-                    raise SearchError(finding)
+                refuse(SearchError, finding)
         record.num_weights = model.count_params() if model.built else None
         if plan is not None and record.num_weights is not None:
             record.per_replica_batch_size = plan.per_replica_batch_size

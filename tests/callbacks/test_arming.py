@@ -71,6 +71,42 @@ def test_the_rows_of_an_epoch_are_expected_only_where_they_are_sure():
         (batched().unbatch(), {}, "dataset-not-batched"),
     ],
 )
+def test_a_split_is_foreseen_as_fit_makes_it():
+    model = compiled()
+    callbacks = ktk.callbacks_for(model, rows(41), batch_size=8, validation_split=0.2)
+    _, steps, batch = callbacks
+    # floor(41 * 0.8) = 32 rows are trained on, in 4 batches.
+    assert (steps.steps_per_epoch, batch.samples_per_epoch) == (4, 32)
+    model.fit(*rows(41), batch_size=8, validation_split=0.2, verbose=0, callbacks=callbacks)
+    assert int(model.optimizer.iterations) == 4
+    # Data for validation comes before a split, as in Keras.
+    kept = ktk.callbacks_for(
+        model, rows(40), batch_size=8, validation_split=0.2, validation_data=rows(8)
+    )
+    assert kept[2].samples_per_epoch == 40
+
+
+@pytest.mark.parametrize(
+    ("data", "arguments", "expected"),
+    [
+        (batched(), {"validation_split": 0.2}, (ktk.DataError, "validation-split")),
+        (rows(40), {"validation_split": 1.5}, (ktk.DataError, "validation-split")),
+        (list(rows(40)), {"batch_size": 8}, (ktk.DataError, "targets-missing")),
+        (rows(40)[0], {"batch_size": 8}, (ktk.DataError, "targets-missing")),
+    ],
+    ids=["dataset", "too-much", "list", "no-targets"],
+)
+def test_what_keras_would_stumble_over_is_named(data, arguments, expected):
+    assert code(lambda: ktk.callbacks_for(compiled(), data, **arguments)) == expected
+
+
+def test_stock_validation_that_a_split_cuts_unevenly_is_named():
+    # Of 40 rows the last 7 are validated on, which two replicas do not divide.
+    arguments = {"batch_size": 8, "validation_split": 7 / 40}
+    refused = code(lambda: ktk.callbacks_for(on_replicas(), rows(40), **arguments))
+    assert refused[1] in ("validation-batch-uneven", "batch-uneven")
+
+
 def test_validation_is_looked_at_and_named(validation, arguments, expected):
     with pytest.raises(ktk.KitError) as caught:
         ktk.callbacks_for(compiled(), batched(), validation_data=validation, **arguments)

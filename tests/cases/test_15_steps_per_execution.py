@@ -11,17 +11,30 @@ from tests.cases.parts import LinearFactory, compiled, on_replicas, rows, weight
 from tests.replicas import replicas
 
 
+def endless():
+    return tf.data.Dataset.from_tensor_slices(rows(80)).batch(8).repeat().prefetch(1)
+
+
 def test_the_two_nearest_numbers_of_steps_are_told_and_work():
     model = compiled(steps_per_execution=4)
     with pytest.raises(
         ktk.PlanError, match="Use steps_per_epoch=8 or steps_per_epoch=12"
     ) as caught:
-        ktk.callbacks_for(model, rows(80), batch_size=8)
+        ktk.callbacks_for(model, endless(), steps_per_epoch=10)
     assert caught.value.finding.code == "steps-not-divisible"
     for steps in (8, 12):
-        size = 8 * steps
-        callbacks = ktk.callbacks_for(model, rows(size), batch_size=8)
-        model.fit(*rows(size), batch_size=8, verbose=0, callbacks=callbacks)
+        callbacks = ktk.callbacks_for(model, endless(), steps_per_epoch=steps)
+        before = int(model.optimizer.iterations)
+        model.fit(endless(), steps_per_epoch=steps, shuffle=False, verbose=0, callbacks=callbacks)
+        assert int(model.optimizer.iterations) == before + steps
+
+
+@pytest.mark.parametrize("on", [compiled, lambda **options: ktk.replicate(on_replicas(**options))])
+def test_data_that_ends_with_the_epoch_ends_its_last_execution(on):
+    model = on(steps_per_execution=4)
+    callbacks = ktk.callbacks_for(model, rows(80), batch_size=8, epochs=2)
+    model.fit(*rows(80), batch_size=8, epochs=2, verbose=0, callbacks=callbacks)
+    assert int(keras.ops.convert_to_numpy(model.optimizer.iterations)) == 20
 
 
 def test_steps_per_epoch_check_alone_refuses_before_the_first_step():
@@ -33,11 +46,10 @@ def test_steps_per_epoch_check_alone_refuses_before_the_first_step():
 
 
 def test_warned_the_epoch_runs_on_and_its_real_steps_are_told():
-    data = tf.data.Dataset.from_tensor_slices(rows(80)).batch(8).repeat()
     model = compiled(steps_per_execution=4)
     with pytest.warns(UserWarning) as caught:
         model.fit(
-            data,
+            endless(),
             steps_per_epoch=10,
             shuffle=False,
             verbose=0,

@@ -45,6 +45,17 @@ def test_rows_are_counted(data):
     )
 
 
+@pytest.mark.parametrize("size", [{"global_batch_size": 20}, {"per_replica_batch_size": 10}])
+@pytest.mark.parametrize("endless", [ROWS.repeat(), UNKNOWN.repeat()])
+def test_an_epoch_of_rows_without_an_end_is_said_by_steps_and_batch(endless, size):
+    plan = plan_for_data(TWO, endless, steps_per_epoch=7, **size)
+    assert plan == plan_batches(TWO, num_samples=140, global_batch_size=20)
+    batches = list(make_dataset(endless, plan, seed=1).take(7).as_numpy_iterator())
+    assert [len(x) for x, _ in batches] == [20] * 7
+    with pytest.raises(DataError, match="Pass steps_per_epoch= and global_batch_size="):
+        plan_for_data(TWO, endless, **size)
+
+
 @pytest.mark.parametrize(
     "size",
     [

@@ -102,6 +102,13 @@ def test_a_function_that_returns_a_compiled_model_is_a_factory():
     assert ktk.ModelFactory.from_function(build_model, "cpu").create().output_shape == (None, 2)
 
 
+@pytest.mark.parametrize("given", [keras.Sequential([keras.Input((3,))]), "Classifier", None])
+def test_a_model_that_exists_is_no_function(given):
+    with pytest.raises(ktk.FactoryError, match="without calling it") as caught:
+        ktk.ModelFactory.from_function(given, "cpu")
+    assert caught.value.finding.code == "hook-no-function"
+
+
 def test_what_is_made_outside_the_scope_is_named():
     optimizer = keras.optimizers.SGD(0.1)
 

@@ -36,6 +36,13 @@ def test_one_call_equals_the_four_steps():
         np.testing.assert_allclose(one, four, rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.parametrize("data", [[X, Y], X, {"x": X}])
+def test_data_without_targets_is_refused_before_training(data):
+    with pytest.raises(ktk.DataError, match="Pass a tuple, \\(x, y\\)") as caught:
+        Linear("cpu").fit(data, global_batch_size=16, verbose=0)
+    assert caught.value.finding.code == "targets-missing"
+
+
 def test_the_validation_loss_counts_each_row_once():
     run = Linear(replicas(2)).fit(
         (X, Y), validation_data=(X[:37], Y[:37]), global_batch_size=16, seed=3, verbose=0

@@ -38,9 +38,36 @@ TABLE = [
         [({"names": ["epochs", "batch_size"]}, "fit-argument-decided")],
     ),
     (
+        data.check_validation_split,
+        [{"kind": "arrays", "num_samples": 10, "validation_split": 0.2}],
+        [
+            (
+                {"kind": "dataset", "num_samples": 10, "validation_split": 0.2},
+                "validation-split",
+            ),
+            ({"kind": "arrays", "num_samples": 10, "validation_split": -0.2}, "validation-split"),
+            ({"kind": "arrays", "num_samples": 10, "validation_split": 1.0}, "validation-split"),
+        ],
+    ),
+    (
+        data.check_targets,
+        [
+            {"columns": ["x", "y"], "takes_targets": True},
+            {"columns": ["x['a']", "y['b']"], "takes_targets": True},
+            {"columns": ["x"], "takes_targets": False},
+            {"columns": [], "takes_targets": True},
+        ],
+        [({"columns": ["x[0]", "x[1]"], "takes_targets": True}, "targets-missing")],
+    ),
+    (
         batches.check_rows_dropped,
-        [{"num_samples": 60_000, "global_batch_size": 1_200}],
-        [({"num_samples": 1000, "global_batch_size": 300}, "rows-dropped")],
+        [{"num_samples": 60_000, "global_batch_size": 1_200, "nearest_batch_size": 1_200}],
+        [
+            (
+                {"num_samples": 1000, "global_batch_size": 300, "nearest_batch_size": 250},
+                "rows-dropped",
+            ),
+        ],
     ),
     (
         batches.check_ragged_batch,
@@ -76,7 +103,10 @@ TABLE = [
     ),
     (
         steps.check_steps_per_execution,
-        [{"steps_per_epoch": 8, "steps_per_execution": 4}],
+        [
+            {"steps_per_epoch": 8, "steps_per_execution": 4},
+            {"steps_per_epoch": 8, "steps_per_execution": 3, "ends_with_data": True},
+        ],
         [
             ({"steps_per_epoch": 8, "steps_per_execution": 0}, "steps-per-execution-empty"),
             ({"steps_per_epoch": 8, "steps_per_execution": 3}, "steps-not-divisible"),
@@ -340,7 +370,7 @@ TABLE = [
     ),
 ]
 # Nothing in the arguments mends these: more data, or a change of the program, does.
-WITHOUT_CURE = {"dataset-empty", "steps-missing", "rows-dropped", "batch-uneven"} | {
+WITHOUT_CURE = {"dataset-empty", "steps-missing", "batch-uneven"} | {
     "rows-not-consumed",
     "rows-repeated",
     "steps-not-run",
@@ -408,6 +438,22 @@ def test_keras_s_own_cut_of_arrays_is_foreseen(num_samples, steps_per_epoch):
     assert batch == math.ceil(num_samples / steps_per_epoch)
     assert steps.array_batch_size(num_samples, None, None) == 32
     assert steps.array_batch_size(num_samples, steps_per_epoch, 7) == 7
+
+
+@given(st.integers(1, 10_000), st.floats(-1, 2))
+def test_a_split_leaves_out_no_row(num_samples, validation_split):
+    training, validation = data.split_rows(num_samples, validation_split)
+    assert training + validation == num_samples
+    assert training >= 0
+    assert validation >= 0
+
+
+def test_rows_that_no_batch_near_uses_up_are_accepted():
+    finding = batches.check_rows_dropped(1_797, 64, nearest_batch_size=64)
+    assert finding.cures == ()
+    assert "leaves out fewer" in finding.fix
+    better = batches.check_rows_dropped(1_797, 64, nearest_batch_size=69)
+    assert better.fix == "Use global_batch_size=69, which leaves out 3, or accept it."
 
 
 def test_fewer_rows_than_replicas_have_no_batch_to_be_cured_with():

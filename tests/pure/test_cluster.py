@@ -148,6 +148,8 @@ def test_an_index_may_be_text_and_a_listed_evaluator_is_no_worker():
         (tf_config({"worker": ["a:1"]}, "chief"), "tf-config-malformed", "at most one"),
         (tf_config({"chief": ["a:1", "b:1"]}, "chief"), "tf-config-malformed", "at most one"),
         (tf_config({"worker": ["a"]}), "worker-address", "host:port"),
+        (tf_config({"worker": ["a:99999"]}), "worker-address", "1 to 65535"),
+        (tf_config({"worker": ["a:0"]}), "worker-address", "1 to 65535"),
         (tf_config({"worker": ["a:1", "a:1"]}), "worker-address", "of their own"),
         (tf_config({"worker": ["a:1"], "ps": ["b:1"]}, "ps"), "tf-config-task", "'ps'"),
         (tf_config({"worker": ["a:1"], "ps": ["b:1"]}), "tf-config-task", "'ps'"),

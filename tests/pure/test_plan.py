@@ -140,6 +140,7 @@ def test_numpy_s_integers_count_and_come_out_plain():
         ({"num_samples": 64.0}, "not-a-count"),
         ({"num_samples": True}, "not-a-count"),
         ({"num_validation_samples": -1}, "not-a-count"),
+        ({"global_batch_size": 0}, "not-a-count"),
         ({"global_batch_size": 30}, "batch-not-divisible"),
         ({"global_batch_size": 2}, "batch-leaves-replicas-empty"),
         ({"global_batch_size": 1000}, "batch-larger-than-data"),
@@ -166,6 +167,26 @@ def test_numbers_that_cannot_work_are_refused_with_cures_that_do(wrong, code):
         # One row is a count, though too few for a batch.
         if mended["num_samples"] > 1:
             plan_batches(replicas(4), **mended)
+
+
+@given(st.integers(1, 2_000), st.integers(1, 6), st.integers(1, 400))
+def test_the_steps_that_are_told_are_the_nearest_that_fit(num_samples, num_replicas, steps):
+    fitting = [s for s in range(1, num_samples + 1) if num_samples % (s * num_replicas) == 0]
+    if steps in fitting or num_samples < num_replicas:
+        return
+    with pytest.raises(PlanError) as caught:
+        plan_batches(replicas(num_replicas), num_samples=num_samples, steps_per_epoch=steps)
+    told = [c["steps_per_epoch"] for c in caught.value.finding.cures if c["steps_per_epoch"]]
+    below, above = [s for s in fitting if s < steps], [s for s in fitting if s > steps]
+    assert told == below[-1:] + above[:1]
+
+
+def test_as_many_rows_as_any_data_has_are_planned_without_counting_them():
+    topology = replicas(8, "tpu")
+    with pytest.raises(PlanError, match="steps_per_epoch=1600 or steps_per_epoch=2000"):
+        plan_batches(topology, num_samples=8 * 10**12, steps_per_epoch=1_700)
+    plan = plan_batches(topology, num_samples=8 * 10**12, global_batch_size=8_000)
+    assert (plan.steps_per_epoch, plan.steps_per_execution) == (10**9, 64)
 
 
 def test_rows_that_no_even_cut_can_use_get_a_target_as_cure():

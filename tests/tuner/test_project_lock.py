@@ -46,6 +46,13 @@ def end(process):
     process.stdout.close()
 
 
+def test_a_directory_that_cannot_be_made_is_named_with_the_reason(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(SearchError, match="Not a directory") as caught:
+        ProjectLock(tmp_path / "file" / "project").acquire()
+    assert caught.value.finding.code == "project-cannot-be-locked"
+
+
 def test_the_second_search_is_refused_with_host_and_process_of_the_first(tmp_path):
     process = holder(tmp_path)
     try:

@@ -76,8 +76,11 @@ class ProjectLock:
         """
         if self.is_held:
             return
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise SearchError(_cannot_lock(self.path, error)) from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -157,7 +160,8 @@ def _cannot_lock(path: pathlib.Path, error: OSError) -> Finding:
         "error",
         f"{str(path)!r} cannot be locked: {error.strerror or error}.",
         "Without a lock nothing keeps a second search from mixing its files with these.",
-        "Pass a directory on a local disk, or on an NFS mount whose server keeps locks.",
+        "Pass a directory that you may write to, on a local disk with room or on an NFS mount "
+        "whose server keeps locks.",
     )
 
 
