@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 import keras
 
-from keras_tpu_kit.callbacks.consumption import has_own_train_step
-from keras_tpu_kit.callbacks.expectation import ends_with_data, steps_of
+from keras_tpu_kit.callbacks.expectation import ends_with_data, missing_targets, steps_of
 from keras_tpu_kit.checks import batches, data, steps
 from keras_tpu_kit.datasets import DataFacts
 from keras_tpu_kit.errors import DataError, Finding, KitError, PlanError, ReplicationError
@@ -50,22 +49,6 @@ def model_problems(model: keras.Model) -> Iterator[Problem]:
         yield Problem(PlanError, fused)
 
 
-def target_problems(model: keras.Model, facts: DataFacts) -> Iterator[Problem]:
-    """Yields that there is nothing to compare a model's outputs with.
-
-    Args:
-        model: A compiled model.
-        facts: What is known of the training data.
-    """
-    # A step or a loss of the model's own knows what it takes.
-    own = has_own_train_step(model) or type(model).compute_loss is not keras.Model.compute_loss
-    names = [column.name for column in facts.columns]
-    takes_targets = getattr(model, "loss", None) is not None and not own
-    finding = data.check_targets(names, takes_targets)
-    if finding is not None:
-        yield Problem(DataError, finding)
-
-
 def training_problems(
     model: keras.Model,
     facts: DataFacts,
@@ -86,7 +69,9 @@ def training_problems(
     num_replicas = model.distribute_strategy.num_replicas_in_sync
     replicated = is_replicated(model)
     facts = _batched_for(model, facts)
-    yield from target_problems(model, facts)
+    untold = missing_targets(model, facts)
+    if untold is not None:
+        yield Problem(DataError, untold)
     yield from _feeding_problems(facts, num_replicas, replicated)
     if facts.kind == "arrays" and facts.num_samples is not None:
         finding = steps.check_array_steps(facts.num_samples, steps_per_epoch, batch_size)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import keras
+
+from keras_tpu_kit.callbacks.consumption import has_own_train_step
+from keras_tpu_kit.checks.data import check_targets
 from keras_tpu_kit.checks.steps import INFINITE
 from keras_tpu_kit.datasets import DataFacts
+from keras_tpu_kit.errors import Finding
 
 
 def steps_of(facts: DataFacts, steps_per_epoch: int | None) -> int | None:
@@ -35,3 +40,16 @@ def rows_of_epoch(facts: DataFacts, steps_per_epoch: int | None) -> int | None:
     if facts.num_batches == INFINITE and facts.batch_size is not None and is_even:
         return steps_per_epoch * facts.batch_size if steps_per_epoch else None
     return None
+
+
+def missing_targets(model: keras.Model, facts: DataFacts) -> Finding | None:
+    """Returns a finding where there is nothing to compare a model's outputs with.
+
+    Args:
+        model: A compiled model.
+        facts: What is known of the training data.
+    """
+    # A step or a loss of the model's own knows what it takes.
+    own = has_own_train_step(model) or type(model).compute_loss is not keras.Model.compute_loss
+    takes_targets = getattr(model, "loss", None) is not None and not own
+    return check_targets([column.name for column in facts.columns], takes_targets)

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from keras_tpu_kit import report
 from keras_tpu_kit.callbacks import StopOnPreemption, ThroughputMonitor, plan_callbacks
-from keras_tpu_kit.callbacks.examination import target_problems
+from keras_tpu_kit.callbacks.expectation import missing_targets
 from keras_tpu_kit.checks.data import check_fit_arguments, check_rows_planned
 from keras_tpu_kit.datasets import inspect_data, make_dataset, plan_for_data
 from keras_tpu_kit.errors import DataError, Finding, PlanError, refuse
@@ -137,8 +137,7 @@ def fit(
         seed=seed,
         initial_step=stop.initial_step if stop else 0,
     )
-    for error, finding in target_problems(model, inspect_data(train)):
-        raise error(finding)
+    refuse(DataError, missing_targets(model, inspect_data(train)))
     validation = None
     if validation_data is not None:
         validation = make_dataset(validation_data, plan, training=False)

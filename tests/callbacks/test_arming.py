@@ -63,14 +63,6 @@ def test_the_rows_of_an_epoch_are_expected_only_where_they_are_sure():
         assert expected(batched().filter(lambda *_: True), steps_per_epoch=3) is None
 
 
-@pytest.mark.parametrize(
-    ("validation", "arguments", "expected"),
-    [
-        (batched().repeat(), {}, "steps-missing"),
-        (batched(), {"validation_steps": 9}, "steps-exceed-data"),
-        (batched().unbatch(), {}, "dataset-not-batched"),
-    ],
-)
 def test_a_split_is_foreseen_as_fit_makes_it():
     model = compiled()
     callbacks = ktk.callbacks_for(model, rows(41), batch_size=8, validation_split=0.2)
@@ -107,6 +99,14 @@ def test_stock_validation_that_a_split_cuts_unevenly_is_named():
     assert refused[1] in ("validation-batch-uneven", "batch-uneven")
 
 
+@pytest.mark.parametrize(
+    ("validation", "arguments", "expected"),
+    [
+        (batched().repeat(), {}, "steps-missing"),
+        (batched(), {"validation_steps": 9}, "steps-exceed-data"),
+        (batched().unbatch(), {}, "dataset-not-batched"),
+    ],
+)
 def test_validation_is_looked_at_and_named(validation, arguments, expected):
     with pytest.raises(ktk.KitError) as caught:
         ktk.callbacks_for(compiled(), batched(), validation_data=validation, **arguments)
