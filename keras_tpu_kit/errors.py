@@ -46,11 +46,11 @@ class Finding:
     >>> finding = Finding(
     ...     "steps-not-divisible", "error",
     ...     what="steps_per_epoch=8 is not a multiple of steps_per_execution=3.",
-    ...     why="Keras always finishes an execution, so each epoch would run 9 steps, not 8.",
+    ...     why="Keras finishes an execution that the data does not end, so ...",
     ...     fix="Use steps_per_epoch=6 or steps_per_epoch=9.")
     >>> print(finding)
     steps_per_epoch=8 is not a multiple of steps_per_execution=3.
-      Why: Keras always finishes an execution, so each epoch would run 9 steps, not 8.
+      Why: Keras finishes an execution that the data does not end, so ...
       Fix: Use steps_per_epoch=6 or steps_per_epoch=9.  [steps-not-divisible]
     """
 
