@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from types import FrameType
 from typing import Any
@@ -25,6 +26,7 @@ class Termination:
     def __init__(self, model: keras.Model) -> None:
         if threading.current_thread() is not threading.main_thread():
             raise KitError(_no_signals_here())
+        release_forgotten()
         self.was_asked = False
         self._model = model
         self._earlier: Any = signal.signal(signal.SIGTERM, self._note)
@@ -33,6 +35,11 @@ class Termination:
         """Gives the signal back to whom it went before."""
         signal.signal(signal.SIGTERM, self._earlier)
 
+    @property
+    def is_forgotten(self) -> bool:
+        """Whether the training has ended without releasing: no callback hears that it failed."""
+        return not _is_in_fit(sys._getframe(), self._model)
+
     def _note(self, number: int, frame: FrameType | None) -> None:
         if _is_in_fit(frame, self._model):
             self.was_asked = True
@@ -40,6 +47,19 @@ class Termination:
         # A training that failed could not release; the signal goes where it would have gone.
         self.release()
         signal.raise_signal(number)
+
+
+def release_forgotten() -> None:
+    """Gives SIGTERM back where a training that failed could not, in the main thread.
+
+    Whoever is about to set a handler of its own calls this first, or it would take a dead
+    training for somebody who listens.
+    """
+    while True:
+        owner = getattr(signal.getsignal(signal.SIGTERM), "__self__", None)
+        if not isinstance(owner, Termination) or not owner.is_forgotten:
+            return
+        owner.release()
 
 
 def _is_in_fit(frame: FrameType | None, model: keras.Model) -> bool:

@@ -10,9 +10,12 @@ import shutil
 import signal
 import time
 
+import keras
 import keras_tuner
+import numpy as np
 import pytest
 
+import keras_tpu_kit as ktk
 from keras_tpu_kit.errors import SearchError
 from keras_tpu_kit.tuner.project import Project, SearchStopped
 from keras_tpu_kit.tuner.project.durable import MAX_CRASHES, durable
@@ -139,6 +142,27 @@ def test_a_search_that_was_told_to_stop_does_not_count_against_its_trial(tmp_pat
             os.kill(os.getpid(), signal.SIGTERM)
         assert caught.value.code == 75
     assert all(trial[1] == "COMPLETED" for trial in run(tmp_path, "random").values())
+
+
+def test_a_training_that_failed_before_does_not_keep_a_search_from_hearing_that_it_shall_stop(
+    tmp_path,
+):
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+
+    def fail(epoch, logs=None):
+        raise ZeroDivisionError
+
+    for attempt in range(2):
+        stop = ktk.StopOnPreemption(tmp_path / f"backup{attempt}")
+        fails = keras.callbacks.LambdaCallback(on_epoch_begin=fail)
+        with pytest.raises(ZeroDivisionError):
+            model.fit(np.ones((8, 3)), np.ones(8), verbose=0, callbacks=[stop, fails])
+    project = Project(tmp_path, "p[1]", oracle("random"))
+    project.prepare()
+    with pytest.raises(SearchStopped), project.searching(None):
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
 def test_an_error_before_a_search_has_taken_over_leaves_the_crash_before_it_counted(tmp_path):

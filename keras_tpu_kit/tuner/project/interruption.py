@@ -10,6 +10,8 @@ import threading
 import types
 from collections.abc import Iterator
 
+from keras_tpu_kit.callbacks.termination import release_forgotten
+
 # EX_TEMPFAIL of sysexits.h: try again later.
 EXIT_RESUMABLE = 75
 
@@ -42,6 +44,8 @@ class Interruption:
             project: The project's directory.
         """
         main = threading.current_thread() is threading.main_thread()
+        if main:
+            release_forgotten()
         before = signal.getsignal(signal.SIGTERM) if main else None
         # A handler that somebody else has set knows better what to do.
         ours = main and before in (signal.SIG_DFL, None)
