@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from keras_tpu_kit.errors import Finding, PreflightError
 from keras_tpu_kit.factory import ModelFactory
+from keras_tpu_kit.factory.names import fresh_names
 from keras_tpu_kit.factory.precision import policy_name
 from keras_tpu_kit.plan import BatchPlan
 from keras_tpu_kit.replication.preparation import build
@@ -86,7 +87,8 @@ class Subject:
         own = factory.precision and policy_name(factory.precision, self.topology)
         factory.precision = precision or own
         factory.plan = self.plan and _share_of_one(self.plan)
-        with tf.device("/cpu:0"), _unfilled_variables(self._memory):
+        # The same names in each run, or the answers of the one before would not be found again.
+        with fresh_names(), tf.device("/cpu:0"), _unfilled_variables(self._memory):
             model = factory.create(keras_tuner.HyperParameters())
             if precision is not None and self._path is not None:
                 model = _with_policy(model, precision)

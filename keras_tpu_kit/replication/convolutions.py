@@ -24,9 +24,16 @@ from keras_tpu_kit.replication.share import ReplicaShare
 def _convolve(share: ReplicaShare, stock: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
     if share.is_static or not is_on_cpu(tf.distribute.get_strategy()):
         return stock(inputs, *args, **kwargs)
-    rows = tf.shape(inputs)[0]
-    # Not tf.pad, which oneDNN makes a part of the convolution.
-    blank = tf.zeros([tf.where(rows > 0, 0, 1), *tf.unstack(tf.shape(inputs))[1:]], inputs.dtype)
-    filled = tf.concat([inputs, blank], axis=0)
-    filled.set_shape([None, *inputs.shape[1:]])
-    return stock(filled, *args, **kwargs)[:rows]
+    if inputs.shape[0]:
+        return stock(inputs, *args, **kwargs)
+
+    def with_rows() -> Any:
+        return stock(inputs, *args, **kwargs)
+
+    def without_a_row() -> Any:
+        blank = tf.zeros([1, *tf.unstack(tf.shape(inputs))[1:]], inputs.dtype)
+        blank.set_shape([1, *inputs.shape[1:]])
+        return stock(blank, *args, **kwargs)[:0]
+
+    # Two branches, since filling up every input would copy it in every step.
+    return tf.cond(tf.shape(inputs)[0] > 0, with_rows, without_a_row)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import logging
 import math
 from collections.abc import Iterator
 from typing import Any
 
-from keras.src.backend.common import global_state
 from keras_tuner.src.distribute.utils import has_chief_oracle, is_chief_oracle
 from keras_tuner.src.engine.hypermodel import HyperModel
 from keras_tuner.src.engine.metrics_tracking import MetricsTracker
@@ -24,15 +22,6 @@ from keras_tuner.src.engine.tuner_utils import (
 )
 from keras_tuner.src.tuners.hyperband import HyperbandOracle
 from keras_tuner.src.utils import load_json
-
-
-def reset_names() -> None:
-    """Lets Keras name layers and metrics as if none had been made before.
-
-    `keras.utils.clear_session` does that as well, but forgets the user's dtype policy and
-    seed, and makes TensorFlow compile its kernels again.
-    """
-    global_state.set_global_attribute("object_name_uids", collections.defaultdict(int))
 
 
 @contextlib.contextmanager
@@ -81,7 +70,6 @@ __all__ = [
     "is_chief_oracle",
     "load_json",
     "quiet_retracing",
-    "reset_names",
     "synchronized",
     "trials_in_all",
     "validate_trial_results",

@@ -12,9 +12,10 @@ import keras_tuner
 import numpy as np
 
 from keras_tpu_kit.factory import ModelFactory
+from keras_tpu_kit.factory.names import reset_names
 from keras_tpu_kit.plan import BatchPlan
 from keras_tpu_kit.tuner import weights
-from keras_tpu_kit.tuner.internals import load_json, reset_names
+from keras_tpu_kit.tuner.internals import load_json
 from keras_tpu_kit.tuner.project import Project
 from keras_tpu_kit.tuner.project.files import read_json, write_json
 from keras_tpu_kit.tuner.trial_run import TrialEnded

@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 from keras_tuner.src.engine.oracle import LOCKS
 
+from keras_tpu_kit.factory import names
 from keras_tpu_kit.tuner import internals
 from tests.ground.linear import rows, stock
 from tests.replicas import replicas
@@ -99,7 +100,10 @@ def test_clear_session_forgets_the_dtype_policy_and_reset_names_does_not():
     try:
         keras.config.set_dtype_policy("mixed_bfloat16")
         keras.layers.Dense(1)
-        internals.reset_names()
+        with names.fresh_names():
+            assert keras.layers.Dense(1).name == "dense"
+        assert keras.layers.Dense(1).name != "dense"
+        names.reset_names()
         assert keras.layers.Dense(1).name == "dense"
         assert keras.config.dtype_policy().name == "mixed_bfloat16"
         keras.utils.clear_session(free_memory=False)

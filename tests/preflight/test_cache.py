@@ -4,6 +4,7 @@ import keras
 import pytest
 import tensorflow as tf
 
+import keras_tpu_kit as ktk
 from keras_tpu_kit.tpu_compiler import compile_step
 from keras_tpu_kit.tpu_compiler.content import model_content
 from keras_tpu_kit.tpu_compiler.lowering import lower_step
@@ -47,6 +48,24 @@ def test_a_model_with_code_of_its_own_is_never_known_by_its_config():
             own.compile("adam", "mse")
             own.optimizer.build(own.trainable_variables)
         assert model_content(own, BATCH, "train_step") is None
+
+
+@pytest.mark.slow
+def test_a_model_that_is_examined_again_in_one_notebook_is_not_traced_again(cache_of_this_run):
+    def get_compiled_model():
+        layers = [keras.Input((4,)), keras.layers.Dense(9), keras.layers.Dense(1)]
+        model = keras.Sequential(layers)
+        model.compile("adam", "mse")
+        return model
+
+    told = []
+    for _ in range(2):
+        told.append([])
+        ktk.run_preflight(
+            get_compiled_model, tpu="v2-8", global_batch_size=64, progress=told[-1].append
+        ).raise_for_errors()
+    assert any("tracing" in line for line in told[0])
+    assert not any("tracing" in line or "compiling" in line for line in told[1])
 
 
 @pytest.mark.slow
