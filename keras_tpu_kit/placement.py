@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
@@ -40,10 +40,9 @@ def placement_findings(
     if finding is not None:
         return (finding,)
     found = []
-    for owner, variables in _owners(model):
+    for owner, variables, may_be_wider in _parts(model):
         wider = max((_replicas_of(v) for v in variables), default=1)
-        # A metric by itself may: it counts on one of them, as the model trains on one.
-        if wider > num_replicas and not owner.startswith("the metric"):
+        if wider > num_replicas and not may_be_wider:
             found.append(model_checks.part_on_more_replicas(owner, wider, num_replicas))
             continue
         outside = [v for v in variables if not _is_in_scope(v, strategy)]
@@ -58,22 +57,31 @@ def placement_findings(
     return tuple(found)
 
 
-def _owners(model: keras.Model) -> Iterator[tuple[str, list[Any]]]:
-    """Yields each part of a model that holds variables, as users would name it."""
+class _Part(NamedTuple):
+    """Variables that belong together."""
+
+    owner: str  # As users would name it.
+    variables: list[Any]
+    may_be_wider: bool = False  # Whether it may be on more replicas than the model.
+
+
+def _parts(model: keras.Model) -> Iterator[_Part]:
+    """Yields each part of a model that holds variables."""
     seen: set[int] = set()
     for layer in model.layers:
         seen.update(id(v) for v in layer.variables)
-        yield f"layer {layer.name!r}", layer.variables
+        yield _Part(f"layer {layer.name!r}", layer.variables)
     # `model.variables` holds the metrics' as well, which are named below.
     metrics = list(_metrics(model))
     seen.update(id(v) for metric in metrics for v in metric.variables)
     own = [*model.trainable_variables, *model.non_trainable_variables]
-    yield f"model {model.name!r}", [v for v in own if id(v) not in seen]
+    yield _Part(f"model {model.name!r}", [v for v in own if id(v) not in seen])
     optimizer = getattr(model, "optimizer", None)
     if optimizer is not None:
-        yield f"the optimizer {optimizer.name!r}", optimizer.variables
+        yield _Part(f"the optimizer {optimizer.name!r}", optimizer.variables)
     for metric in metrics:
-        yield f"the metric {metric.name!r}", metric.variables
+        # A metric by itself counts on one replica, as the model trains on one.
+        yield _Part(f"the metric {metric.name!r}", metric.variables, may_be_wider=True)
 
 
 def _metrics(model: keras.Model) -> Iterator[keras.metrics.Metric]:

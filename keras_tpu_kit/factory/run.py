@@ -121,15 +121,14 @@ def fit(
     if backup_dir is not None:
         seed = 0 if seed is None else seed
         stop = StopOnPreemption(backup_dir, skip_input=False)
-    refuse(PlanError, check_fit_arguments(list(fit_args)))
+    hp = keras_tuner.HyperParameters() if hp is None else hp
+    own = hooks.require_fit_args(factory.fit_args(hp), f"{type(factory).__name__}.fit_args")
+    given = {**own, **fit_args}
+    refuse(PlanError, check_fit_arguments(list(given)))
     if seed is not None:
         keras.utils.set_random_seed(seed)
-    hp = keras_tuner.HyperParameters() if hp is None else hp
     model = factory.create(hp)
     plan = factory.plan_for(hp) or factory.plan
-    own = hooks.require_fit_args(factory.fit_args(hp), f"{type(factory).__name__}.fit_args")
-    refuse(PlanError, check_fit_arguments(list(own)))
-    given = {**own, **fit_args}
     train = make_dataset(
         data,
         plan,
