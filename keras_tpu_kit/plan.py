@@ -321,9 +321,8 @@ def _fitting_steps(num_samples: int, steps_per_epoch: int, num_replicas: int) ->
     even, rest = divmod(num_samples, num_replicas)
     if rest:
         return
-    # Steps that fit are the divisors of the rows of one replica.
-    if steps_per_epoch > 1:
-        yield largest_divisor(even, steps_per_epoch - 1)
+    # Steps that fit are the divisors of the rows of one replica; one step always does.
+    yield largest_divisor(even, steps_per_epoch - 1)
     if steps_per_epoch < even:
         yield even // largest_divisor(even, (even - 1) // steps_per_epoch)
 
