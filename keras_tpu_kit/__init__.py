@@ -132,7 +132,22 @@ __all__ = [
 ]
 
 
+# So that `import keras_tpu_kit as keras_tuner` is all that a search of KerasTuner's needs.
+_OF_KERAS_TUNER = (
+    "HyperModel",
+    "HyperParameters",
+    "Objective",
+    "Oracle",
+    "applications",
+    "oracles",
+    "synchronized",
+)
+
+
 def __getattr__(name: str) -> Any:
+    if name in _OF_KERAS_TUNER:
+        _backend.require_tensorflow()
+        return getattr(importlib.import_module("keras_tuner"), name)
     if name not in _ABOVE_THE_WALL:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     _backend.require_tensorflow()

@@ -125,6 +125,13 @@ def finding_text(finding: Finding) -> Text:
     return Text(f"{finding.severity}: ", style=style) + Text(str(finding), style="default")
 
 
+class PrintedTable(Table):
+    """A table that `print` shows as `rich.print` does, without its colours."""
+
+    def __str__(self) -> str:
+        return render(self, width=_FILE_COLUMNS)
+
+
 def plan_figures(plan: BatchPlan) -> dict[str, tuple[Any, str]]:
     """Returns what a plan decides: name to value and meaning."""
     figures: dict[str, tuple[Any, str]] = {
@@ -195,7 +202,7 @@ def figures_table(title: str, figures: Mapping[str, tuple[Any, str]]) -> Table:
 
 def rows_table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
     """Returns a table whose first and last columns are text and the others numbers."""
-    table = Table(title=title, title_justify="left", title_style="bold")
+    table = PrintedTable(title=title, title_justify="left", title_style="bold")
     for index, name in enumerate(header):
         is_number = 0 < index < len(header) - 1
         table.add_column(name, justify="right" if is_number else "left")

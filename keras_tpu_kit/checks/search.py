@@ -131,6 +131,58 @@ def check_any_finished(finished: int, reasons: Sequence[str]) -> Finding | None:
     )
 
 
+def nothing_was_left(ended: int) -> Finding:
+    """Returns what to know of a search that had no trial to run.
+
+    Args:
+        ended: Trials that had ended before.
+    """
+    return Finding(
+        "search-was-over",
+        "info",
+        what=f"All {ended} trials of this project had ended before; nothing was trained.",
+        why="A search goes on where it stopped, with the data and epochs that its trials had.",
+        fix="Raise max_trials to search on, or pass overwrite=True or another project_name= to "
+        "begin anew.",
+    )
+
+
+def check_search_arguments(
+    names: Iterable[str], known: Iterable[str], sizes: Iterable[str], takes_sizes: bool
+) -> Finding | None:
+    """Returns a finding where `search` is given what it does not know.
+
+    Args:
+        names: Arguments that were given by name.
+        known: What `model.fit` takes.
+        sizes: What `plan_batches` takes.
+        takes_sizes: Whether the models come from a `ModelFactory`, which is planned for.
+
+    Example:
+
+    >>> check_search_arguments(["epoch"], ["epochs", "x"], [], takes_sizes=False).fix
+    'Use epochs=.'
+    """
+    known, sizes = list(known), list(sizes)
+    taken = [*known, *sizes] if takes_sizes else known
+    for name in names:
+        if name in taken:
+            continue
+        near = difflib.get_close_matches(name, taken, n=1)
+        fix = f"Use {near[0]}=." if near else f"Leave out {name}=."
+        why = "search takes what model.fit takes, and for a ModelFactory the sizes of a plan."
+        if name in sizes:
+            fix = "Use batch_size=, rows over all replicas, or search a ktk.ModelFactory."
+        return Finding(
+            "search-argument",
+            "error",
+            what=f"search was given {name}=, which it does not take here.",
+            why=why,
+            fix=fix,
+        )
+    return None
+
+
 def check_memory(
     batch_size: int, num_weights: int, exhausted: Iterable[tuple[int, int]]
 ) -> Finding | None:
@@ -187,6 +239,24 @@ def is_hopeful(value: float) -> bool:
     return math.isfinite(value)
 
 
+def check_oracle(is_oracle: bool) -> Finding | None:
+    """Returns a finding where a tuner of any oracle is given none.
+
+    Args:
+        is_oracle: Whether what was given is a `keras_tuner.Oracle`.
+    """
+    if is_oracle:
+        return None
+    return Finding(
+        "search-without-oracle",
+        "error",
+        what="StrategyTuner is given no keras_tuner.Oracle.",
+        why="The oracle chooses the values of each trial.",
+        fix='Pass oracle=keras_tuner.oracles.RandomSearchOracle("val_loss", max_trials=20), or '
+        "use ktk.RandomSearch, which makes its own.",
+    )
+
+
 def check_pruner(algorithm: str, pruner: Any) -> Finding | None:
     """Returns a finding where a pruner is given to an algorithm that has its own rule.
 
@@ -194,7 +264,19 @@ def check_pruner(algorithm: str, pruner: Any) -> Finding | None:
         algorithm: Name of the oracle's class.
         pruner: The pruner, or `None`.
     """
-    if pruner is None or "Hyperband" not in algorithm:
+    if pruner is None:
+        return None
+    if isinstance(pruner, type) or not hasattr(pruner, "should_end"):
+        return Finding(
+            "pruner-unknown",
+            "error",
+            what=f"pruner={pruner!r} is no pruner.",
+            why="A pruner is an object whose should_end(own, others, direction) says which trials "
+            "end.",
+            fix="Use pruner=ktk.MedianPruner() or pruner=ktk.PatiencePruner(), brackets included.",
+            cures=({"pruner": None},),
+        )
+    if "Hyperband" not in algorithm:
         return None
     return Finding(
         "pruner-with-hyperband",

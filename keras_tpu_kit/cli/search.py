@@ -16,6 +16,7 @@ from keras_tpu_kit import processes
 from keras_tpu_kit.checks.service import is_loopback
 from keras_tpu_kit.cluster import Cluster
 from keras_tpu_kit.errors import Finding, KitError, SearchError
+from keras_tpu_kit.plan import require_count
 from keras_tpu_kit.searching import (
     EXIT_NO_CHIEF,
     EXIT_RETIRED,
@@ -104,7 +105,9 @@ def run(args: argparse.Namespace) -> int:
     if PARENT_VARIABLE in os.environ:
         return _take_part(args)
     machine = this_machine(args.accelerator)
-    num_workers = args.workers or max(1, len(machine.gpus))
+    num_workers = max(1, len(machine.gpus))
+    if args.workers is not None:
+        num_workers = require_count("--workers", args.workers, 1)
     shares = machine.shares(num_workers)
     chief, workers = _settings(args, num_workers)
     arguments = [args.target, *(["--epochs", str(args.epochs)] if args.epochs else [])]

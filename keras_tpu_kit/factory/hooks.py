@@ -144,14 +144,20 @@ def require_plan(plan: Any, hook: str) -> BatchPlan | None:
     )
 
 
-def not_compiled(hook: str) -> Finding:
-    """Returns the finding for a model that nobody says how to compile."""
+def not_compiled(hook: str, *, is_factory: bool = True) -> Finding:
+    """Returns the finding for a model that nobody says how to compile.
+
+    Args:
+        hook: What returned the model.
+        is_factory: Whether it is the hook of a class that may say so elsewhere.
+    """
     return Finding(
         "hook-not-compiled",
         "error",
         what=f"{hook} returned a model that is not compiled, and nothing says how to compile it.",
         why="Without an optimizer and a loss there is nothing to train.",
-        fix=f"Compile the model in {hook}, or override ModelFactory.compile_args.",
+        fix=f"Compile the model in {hook}"
+        + (", or override ModelFactory.compile_args." if is_factory else "."),
     )
 
 

@@ -136,7 +136,7 @@ class ModelFactory:
         Args:
             hp: The hyperparameters of this trial, or the defaults.
         """
-        raise FactoryError(hooks.not_compiled(f"{type(self).__name__}.build"))
+        raise FactoryError(hooks.not_compiled(self._builder))
 
     def plan_for(self, hp: keras_tuner.HyperParameters) -> BatchPlan | None:
         """Returns the plan for these hyperparameters; override it to tune the batch.
@@ -192,8 +192,7 @@ class ModelFactory:
         hp = keras_tuner.HyperParameters() if hp is None else hp
         plan = hooks.require_plan(self.plan_for(hp), f"{type(self).__name__}.plan_for")
         with self.strategy.scope(), dtype_policy(self.precision, self.topology):
-            name = f"{type(self).__name__}.build"
-            model = hooks.require_model(hooks.call_with_hp(self.build, hp), name)
+            model = hooks.require_model(hooks.call_with_hp(self.build, hp), self._builder)
             if not model.compiled:
                 self._compile(model, hp, plan)
         return self._ready(model, plan)
@@ -241,6 +240,11 @@ class ModelFactory:
             model: A model of this factory.
         """
         return replication_notes(model) if self.replicated else stock_training_findings(model)
+
+    @property
+    def _builder(self) -> str:
+        """What builds the models, as users know it."""
+        return f"{type(self).__name__}.build"
 
     # --- What happens inside -----------------------------------------------------------------
 
@@ -291,8 +295,12 @@ class _FunctionFactory(ModelFactory):
         self._function = function
 
     def build(self, hp: keras_tuner.HyperParameters) -> keras.Model:
-        name = getattr(self._function, "__name__", repr(self._function))
-        model = hooks.require_model(hooks.call_with_or_without_hp(self._function, hp), name)
-        if not model.compiled:
-            raise FactoryError(hooks.not_compiled(name))
-        return model
+        model = hooks.call_with_or_without_hp(self._function, hp)
+        return hooks.require_model(model, self._builder)
+
+    def compile_args(self, hp: keras_tuner.HyperParameters) -> dict[str, Any]:
+        raise FactoryError(hooks.not_compiled(self._builder, is_factory=False))
+
+    @property
+    def _builder(self) -> str:
+        return str(getattr(self._function, "__name__", repr(self._function)))

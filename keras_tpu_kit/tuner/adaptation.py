@@ -11,6 +11,7 @@ import keras_tuner
 
 from keras_tpu_kit.errors import FactoryError, Finding
 from keras_tpu_kit.factory import ModelFactory
+from keras_tpu_kit.factory.hooks import not_compiled
 
 Finish = Callable[[keras.Model], None]
 
@@ -40,7 +41,8 @@ def as_factory(
         return factory
     if isinstance(hypermodel, type) and issubclass(hypermodel, ModelFactory):
         return hypermodel(strategy)
-    if isinstance(hypermodel, keras_tuner.HyperModel) or callable(hypermodel):
+    is_model = isinstance(hypermodel, keras.Model)
+    if isinstance(hypermodel, keras_tuner.HyperModel) or (callable(hypermodel) and not is_model):
         return HyperModelFactory(hypermodel, finish, strategy)
     raise FactoryError(_not_buildable(hypermodel))
 
@@ -60,6 +62,16 @@ class HyperModelFactory(ModelFactory):
         if isinstance(model, keras.Model):
             self._finish(model)
         return model
+
+    def compile_args(self, hp: keras_tuner.HyperParameters) -> dict[str, Any]:
+        """Tells that nobody says how to compile what the hypermodel built."""
+        raise FactoryError(not_compiled(self._builder, is_factory=False))
+
+    @property
+    def _builder(self) -> str:
+        if isinstance(self._hypermodel, keras_tuner.HyperModel):
+            return f"{type(self._hypermodel).__name__}.build"
+        return str(getattr(self._hypermodel, "__name__", repr(self._hypermodel)))
 
 
 class FactoryHyperModel(keras_tuner.HyperModel):  # type: ignore[misc]

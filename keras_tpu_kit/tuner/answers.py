@@ -29,7 +29,7 @@ class SearchAnswers:
         return ranked(oracle.trials.values(), oracle.objective)
 
     def results_table(self, most: int | None = None) -> Table:
-        """Returns the results as a table that `rich.print` draws.
+        """Returns the results as a table, for `print` or `rich.print`.
 
         Args:
             most: Rows to show, or `None` for all.

@@ -104,7 +104,7 @@ class Display:
             planned_epochs: Epochs of a trial whose algorithm does not say another number.
         """
         self.planned_epochs = planned_epochs
-        log = "quiet" if self._verbose == 0 and self.log == "auto" else self.log
+        log = "quiet" if self.is_quiet else self.log
         if log == "auto":
             log = "live" if Console().is_terminal else "text"
         if log == "live":
@@ -127,6 +127,16 @@ class Display:
             elif log == "text" and self.oracle.end_order:
                 report.show(self._table())
             self._view = _nothing
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing is shown."""
+        return self.log == "quiet" or (self.log == "auto" and self._verbose == 0)
+
+    def tell(self, finding: Finding) -> None:
+        """Says what is worth knowing of the whole search, but to nobody who reads JSON."""
+        if not self.is_quiet and self.log != "json":
+            report.show(finding)
 
     def _tell(self, event: str, trial: Any = None, **facts: Any) -> None:
         named = {} if trial is None else {"trial_id": trial.trial_id}

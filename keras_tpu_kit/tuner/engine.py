@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
+import logging
 import os
 import time
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ import tensorflow as tf
 from keras_tpu_kit.checks import search as rules
 from keras_tpu_kit.errors import PlanError, SearchError, refuse
 from keras_tpu_kit.factory import ModelFactory
+from keras_tpu_kit.plan import require_count
 from keras_tpu_kit.searching import ServiceSettings
 from keras_tpu_kit.tuner.adaptation import FactoryHyperModel, HyperModelFactory, as_factory
 from keras_tpu_kit.tuner.answers import SearchAnswers
@@ -30,6 +32,10 @@ from keras_tpu_kit.tuner.record import TrialRecord, reason_of
 from keras_tpu_kit.tuner.service import ChiefServer, connect
 from keras_tpu_kit.tuner.supervision import supervise
 from keras_tpu_kit.tuner.trial_run import TrialEnded, TrialRun
+
+_log = logging.getLogger("keras_tpu_kit")
+
+GOES_ON = "Every finished trial is kept, and the same call goes on from there."
 
 # Seconds between questions to an oracle that has nothing to hand out yet.
 _IDLE_SECONDS = 0.1
@@ -63,6 +69,8 @@ class SearchEngine(SearchAnswers, TrialModels):
     ) -> None:
         refuse(SearchError, rules.check_open_scope(tf.distribute.has_strategy()))
         refuse(SearchError, rules.check_pruner(type(oracle).__name__, pruner))
+        if getattr(oracle, "max_trials", None) is not None:
+            require_count("max_trials", oracle.max_trials, 1)
         refuse(
             SearchError,
             rules.check_compile_args(
@@ -124,20 +132,33 @@ class SearchEngine(SearchAnswers, TrialModels):
             SearchError: If the search cannot go on, or no trial finished.
         """
         refuse(SearchError, rules.check_open_scope(tf.distribute.has_strategy()))
+        if fit_kwargs.get("epochs") is not None:
+            require_count("epochs", fit_kwargs["epochs"], 1)
         self.display.verbose = fit_kwargs.get("verbose", 1)
         seed = self.project.oracle.seed
         self.feeding = Feeding(self.factory, decides_batch=self._factory_plans, seed=seed)
+        if not self.returns_objective:  # What the user's own code takes is not known.
+            refuse(SearchError, self.feeding.check_arguments(fit_kwargs))
         args, kwargs = self.feeding.open(fit_args, fit_kwargs)
-        with self.project.searching(self):
-            self.keep_plan()
-            self._explore()
-            self.project.on_space_known()
-            with self.display.shown(kwargs.get("epochs", 1)):
-                if is_chief_oracle():
-                    self.serve()
-                    self.on_search_end()
-                else:
-                    self._run_trials(args, kwargs)
+        oracle = self.project.oracle
+        try:
+            with self.project.searching(self):
+                self.keep_plan()
+                self._explore()
+                self.project.on_space_known()
+                before = len(oracle.end_order)
+                with self.display.shown(kwargs.get("epochs", 1)):
+                    if is_chief_oracle():
+                        self.serve()
+                        self.on_search_end()
+                    else:
+                        self._run_trials(args, kwargs)
+        except KeyboardInterrupt:
+            if not self.display.is_quiet:
+                _log.warning("The search stops. %s", GOES_ON)
+            raise
+        if not self.project.is_worker and before == len(oracle.end_order):
+            self.display.tell(rules.nothing_was_left(before))
 
     def _run_trials(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.on_search_begin()
@@ -281,12 +302,13 @@ class SearchEngine(SearchAnswers, TrialModels):
             run.model = model = self._try_build(hp)
         except PlanError as error:
             raise TrialEnded("infeasible", error.finding.what) from None
-        was_built = model.built
+        # Shapes that only data told; a promoted trial has its own from the trial before it.
+        needs_shapes = not model.built or "tuner/trial_id" in hp.values
         self.feeding.feed(model, hp, run.before_fit)
         # What a hypermodel's own fit makes has to live where its model does.
         with self.factory.strategy.scope():
             history = self.hypermodel.fit(hp, model, *args, **kwargs)
-        if not was_built:
+        if needs_shapes:
             write_json(self._get_build_config_fname(trial.trial_id), model.get_build_config())
         return history
 

@@ -12,10 +12,12 @@ import keras_tuner
 import tensorflow as tf
 
 from keras_tpu_kit.callbacks import ThroughputMonitor, callbacks_for, plan_callbacks
+from keras_tpu_kit.checks.data import check_validation_split
+from keras_tpu_kit.checks.search import check_search_arguments
 from keras_tpu_kit.datasets import inspect_data, make_dataset, plan_for_data
-from keras_tpu_kit.errors import DataError, Finding, PlanError
+from keras_tpu_kit.errors import DataError, Finding, PlanError, refuse
 from keras_tpu_kit.factory import ModelFactory
-from keras_tpu_kit.plan import BatchPlan
+from keras_tpu_kit.plan import BatchPlan, require_count
 
 # Keras's own batch, over all replicas, where a model-building function says none.
 KERAS_BATCH = 32
@@ -56,6 +58,15 @@ class Feeding:
         # Each value keeps its key's data alive, so that an id stays one object's.
         self._datasets: dict[tuple[Any, ...], tuple[Any, tf.data.Dataset]] = {}
         self._splits: dict[tuple[Any, ...], tuple[Any, Any, Any]] = {}
+
+    def check_arguments(self, kwargs: dict[str, Any]) -> Finding | None:
+        """Returns a finding where `search` was given what no trial's `fit` takes.
+
+        Args:
+            kwargs: As passed to `search`.
+        """
+        known = [name for name in _FIT.parameters if name != "self"]
+        return check_search_arguments(kwargs, known, _SIZES, self._decides_batch)
 
     def open(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -122,7 +133,9 @@ class Feeding:
         if facts.kind == "arrays" or not facts.is_batched:
             if facts.num_samples is None:
                 return None
-            size = min(call.get("batch_size") or KERAS_BATCH, facts.num_samples)
+            given = call.get("batch_size")
+            size = KERAS_BATCH if given is None else require_count("batch_size", given, 1)
+            size = min(size, facts.num_samples)
             if size % topology.num_replicas:
                 return None
             sizes = {"global_batch_size": size}
@@ -189,6 +202,8 @@ class Feeding:
             validation = tuple(validation)
         split = call.get("validation_split") or 0.0
         if split and validation is None:
+            facts = inspect_data(data)
+            refuse(DataError, check_validation_split(facts.kind, facts.num_samples, split))
             return self._split(data, split)
         return data, validation
 

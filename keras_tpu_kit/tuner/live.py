@@ -80,7 +80,7 @@ def line(event: dict[str, Any], oracle: Any, seconds: float) -> str:
     total = trials_in_all(oracle)
     values = values_of(event["hyperparameters"])
     score = "" if event["score"] is None else f" {event['objective']}={figure(event['score'])}"
-    why = f" ({event['reason']})" if event["reason"] else ""
+    why = f" ({event['reason'].rstrip('.')})" if event["reason"] else ""
     count = f"{len(oracle.end_order)}/{total or '?'}"
     return (
         f"[{_duration(seconds)}] trial {event['trial_id']} {event['outcome']}{why}:{score} "

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any, Protocol
 
 from keras_tpu_kit.checks import pruning as rules
-from keras_tpu_kit.errors import Finding, PlanError
+from keras_tpu_kit.plan import require_count
 
 
 class Pruner(Protocol):
@@ -129,14 +129,4 @@ def epochs_of(trial: Any, name: str) -> dict[int, float]:
 def _at_least_one(pruner: Any, *names: str) -> None:
     for name in names:
         value = getattr(pruner, name)
-        if value < 1:
-            raise PlanError(
-                Finding(
-                    "not-a-count",
-                    "error",
-                    what=f"{name}={value!r} is not a whole number of at least 1.",
-                    why="A trial is judged by epochs that it has trained.",
-                    fix=f"Use {name}=1 or more.",
-                    cures=({name: 1},),
-                )
-            )
+        require_count(name, value, 1)

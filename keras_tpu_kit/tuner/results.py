@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.table import Table
 
+from keras_tpu_kit.report import PrintedTable
 from keras_tpu_kit.tuner.internals import TrialStatus
 from keras_tpu_kit.tuner.record import TrialRecord
 
@@ -78,7 +79,7 @@ def table(
         proposal_seconds: Seconds that the algorithm took to choose values, told from a tenth on.
     """
     chosen = f" Choosing values took {proposal_seconds:.1f} s." if proposal_seconds >= 0.1 else ""
-    drawn = Table(
+    drawn = PrintedTable(
         title="Trials",
         title_justify="left",
         title_style="bold",
@@ -108,7 +109,7 @@ def summary(results: Sequence[dict[str, Any]]) -> str:
     spent = sum(each["device_seconds"] for each in results) / 3600
     saved = sum(each["device_seconds_saved"] for each in results) / 3600
     pruned = f", {saved:.2g} saved by pruning" if saved else ""
-    return f"{told}; {spent:.2g} device-hours{pruned}."
+    return f"{told or 'no trial has ended'}; {spent:.2g} device-hours{pruned}."
 
 
 def values_of(hyperparameters: Mapping[str, Any]) -> str:

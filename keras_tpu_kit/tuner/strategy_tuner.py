@@ -6,7 +6,8 @@ from typing import Any
 
 import keras_tuner
 
-from keras_tpu_kit.checks.search import THROUGHPUT_OBJECTIVES
+from keras_tpu_kit.checks.search import THROUGHPUT_OBJECTIVES, check_oracle
+from keras_tpu_kit.errors import SearchError, refuse
 from keras_tpu_kit.tuner.engine import SearchEngine
 
 
@@ -16,12 +17,21 @@ class StrategyTuner(SearchEngine):
     Args:
         factory: A `ModelFactory`, a `keras_tuner.HyperModel`, or a function of the
             hyperparameters that returns a compiled model.
-        oracle: A `keras_tuner.Oracle`.
+        oracle: A `keras_tuner.Oracle`. The two may change places, as in `keras_tuner.Tuner`.
+        hypermodel: KerasTuner's name for the factory.
         **options: As the four searches take them.
+
+    Raises:
+        SearchError: If there is no oracle.
     """
 
-    def __init__(self, factory: Any, oracle: keras_tuner.Oracle, **options: Any) -> None:
-        super().__init__(oracle, factory, **options)
+    def __init__(
+        self, factory: Any = None, oracle: Any = None, *, hypermodel: Any = None, **options: Any
+    ) -> None:
+        if isinstance(factory, keras_tuner.Oracle):
+            factory, oracle = oracle, factory
+        refuse(SearchError, check_oracle(isinstance(oracle, keras_tuner.Oracle)))
+        super().__init__(oracle, hypermodel if factory is None else factory, **options)
 
 
 class _Named(SearchEngine):

@@ -62,7 +62,8 @@ class TrialRun:
 
     def executions(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         """Builds and trains the trial's models, and returns what each training returned."""
-        engine, given = self.engine, kwargs.pop("callbacks", None) or []
+        engine = self.engine
+        given = keras.tree.flatten(kwargs.pop("callbacks", None) or [])
         results = []
         for execution in range(engine.executions_per_trial):
             callbacks = engine._deepcopy_callbacks(given)

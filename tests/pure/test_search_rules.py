@@ -76,10 +76,15 @@ def test_no_hope_without_a_finite_value(value):
     assert rules.is_hopeful(0.0)
 
 
+class Never:
+    def should_end(self, own, others, direction):
+        return False
+
+
 def test_pruner_with_hyperband():
     assert rules.check_pruner("DurableHyperbandOracle", None) is None
-    assert rules.check_pruner("RandomSearchOracle", object()) is None
-    finding = rules.check_pruner("DurableHyperbandOracle", object())
+    assert rules.check_pruner("RandomSearchOracle", Never()) is None
+    finding = rules.check_pruner("DurableHyperbandOracle", Never())
     assert finding.code == "pruner-with-hyperband"
     assert all(rules.check_pruner("HyperbandOracle", **cure) is None for cure in finding.cures)
 
@@ -99,3 +104,41 @@ def test_a_factory_alone_says_how_its_models_learn(is_factory, given, is_refused
         assert finding.code == "compiled-twice"
         assert "loss=" in finding.what
         assert rules.check_compile_args(is_factory, **finding.cures[0]) is None
+
+
+@pytest.mark.parametrize("pruner", [Never, "median", object()])
+def test_what_cannot_prune_is_no_pruner(pruner):
+    finding = rules.check_pruner("RandomSearchOracle", pruner)
+    assert finding.code == "pruner-unknown"
+    assert all(rules.check_pruner("RandomSearchOracle", **cure) is None for cure in finding.cures)
+
+
+def test_a_tuner_of_any_oracle_needs_one():
+    assert rules.check_oracle(True) is None
+    assert rules.check_oracle(False).code == "search-without-oracle"
+
+
+@pytest.mark.parametrize(
+    ("name", "takes_sizes", "fix"),
+    [
+        ("epochs", False, None),
+        ("global_batch_size", True, None),
+        ("epoch", False, "Use epochs=."),
+        ("colour", True, "Leave out colour=."),
+        (
+            "global_batch_size",
+            False,
+            "Use batch_size=, rows over all replicas, or search a ktk.ModelFactory.",
+        ),
+    ],
+)
+def test_arguments_of_a_search(name, takes_sizes, fix):
+    known, sizes = ["x", "epochs"], ["global_batch_size"]
+    finding = rules.check_search_arguments(["x", name], known, sizes, takes_sizes)
+    assert (finding and finding.fix) == fix
+
+
+def test_a_search_that_was_over_says_how_to_go_on():
+    finding = rules.nothing_was_left(3)
+    assert finding.severity == "info"
+    assert "All 3 trials" in finding.what and "max_trials" in finding.fix

@@ -231,6 +231,63 @@ def test_search_inside_an_open_scope_is_refused(tmp_path):
     assert error.value.finding.code == "search-in-open-scope"
 
 
+@pytest.mark.parametrize(
+    ("model", "arguments", "code"),
+    [
+        (build, {"epochs": 0}, "not-a-count"),
+        (build, {"epochs": "2"}, "not-a-count"),
+        (build, {"epoch": 2}, "search-argument"),
+        (build, {"global_batch_size": 16}, "search-argument"),
+        (build, {"batch_size": 0}, "not-a-count"),
+        (Sum, {"epoch": 2}, "search-argument"),
+        (build, {"validation_data": None, "validation_split": 1.5}, "validation-split"),
+        (Sum, {"validation_data": None, "validation_split": 1.5}, "validation-split"),
+    ],
+)
+def test_a_mistaken_argument_is_named_before_training(model, arguments, code, tmp_path):
+    tuner, run = search(model, tmp_path, **arguments)
+    with pytest.raises(ktk.KitError) as caught:
+        run()
+    assert caught.value.finding.code == code
+    assert outcomes(tuner) in ([], ["running"])
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ({"max_trials": 0}, "not-a-count"),
+        ({"max_trials": "3"}, "not-a-count"),
+        ({"pruner": "median"}, "pruner-unknown"),
+    ],
+)
+def test_a_mistaken_option_is_named_when_the_tuner_is_made(options, code, tmp_path):
+    with pytest.raises(ktk.KitError) as caught:
+        search(build, tmp_path, **options)
+    assert caught.value.finding.code == code
+
+
+def test_a_split_of_a_dataset_is_named(tmp_path):
+    tuner, _ = search(Sum, tmp_path)
+    rows = tf.data.Dataset.from_tensor_slices(TRAIN)
+    with pytest.raises(ktk.DataError, match="the data is a dataset"):
+        tuner.search(rows, validation_split=0.2, epochs=1, verbose=0)
+
+
+def test_messages_name_what_the_user_wrote(tmp_path):
+    def nothing(hp):
+        hp.Int("units", 2, 4)
+
+    def uncompiled(hp):
+        return keras.Sequential([keras.Input((3,)), keras.layers.Dense(hp.Int("units", 2, 4))])
+
+    with pytest.raises(ktk.FactoryError, match="End nothing with `return model`"):
+        search(nothing, tmp_path / "a")
+    with pytest.raises(ktk.FactoryError, match=r"Compile the model in uncompiled\.$|uncompiled\. "):
+        search(uncompiled, tmp_path / "b")
+    with pytest.raises(ktk.FactoryError, match="says nothing of how to build a model"):
+        search(keras.Sequential([keras.Input((3,))]), tmp_path / "c")
+
+
 def test_python_generator_is_refused(tmp_path):
     tuner = ktk.RandomSearch(build, "loss", max_trials=1, directory=tmp_path, strategy=CPU)
     data = ((x[None], y[None]) for x, y in zip(*TRAIN, strict=True))

@@ -11,7 +11,7 @@ import tensorflow as tf
 import keras_tpu_kit as ktk
 from keras_tpu_kit.tuner.project.durable import durable
 from tests.replicas import replicas
-from tests.tuner.spaces import TRAIN, VALID, Sum, build, strategy_of
+from tests.tuner.spaces import CPU, TRAIN, VALID, Sum, build, outcomes, strategy_of
 
 SEARCHES = {
     "random": (ktk.RandomSearch, {"max_trials": 2}),
@@ -141,6 +141,52 @@ def test_grid_keeps_its_order(tmp_path):
     tried = [tuner.oracle.trials[trial_id] for trial_id in tuner.oracle.start_order]
     values = [tuple(trial.hyperparameters.values[n] for n in ("units", "lr")) for trial in tried]
     assert values == [(2, 0.01), (2, 0.1), (3, 0.01)]
+
+
+def test_promoted_trials_without_an_input_shape_are_restored(tmp_path):
+    def shapeless(hp):
+        hidden = keras.layers.Dense(hp.Int("units", 2, 8), activation="relu")
+        model = keras.Sequential([hidden, keras.layers.Dense(1)])
+        model.compile(keras.optimizers.Adam(0.05), "mse")
+        return model
+
+    tuner = ktk.Hyperband(
+        shapeless,
+        "val_loss",
+        max_epochs=4,
+        factor=2,
+        seed=1,
+        directory=tmp_path,
+        strategy=CPU,
+    )
+    tuner.search(*TRAIN, validation_data=VALID, verbose=0)
+    # A trial of the last round was promoted twice.
+    rounds = [each["hyperparameters"]["tuner/round"] for each in tuner.results()]
+    assert max(rounds) == 2 and set(outcomes(tuner)) == {"finished"}
+    best = tuner.get_best_models()[0]
+    assert best.evaluate(*VALID, verbose=0) == pytest.approx(tuner.results()[0]["score"], rel=1e-5)
+
+
+def test_a_tuner_of_keras_tuner_s_signature(tmp_path):
+    oracle = ktk.oracles.GridSearchOracle(ktk.Objective("val_loss", "min"), max_trials=1)
+    tuner = ktk.StrategyTuner(oracle, build, directory=tmp_path, strategy=CPU)
+    tuner.search(*TRAIN, validation_data=VALID, verbose=0)
+    assert outcomes(tuner) == ["finished"]
+    with pytest.raises(ktk.SearchError, match=r"no keras_tuner\.Oracle"):
+        ktk.StrategyTuner(hypermodel=build)
+    assert issubclass(ktk.HyperModel, keras_tuner.HyperModel)
+
+
+def test_a_search_that_was_over_says_so(tmp_path, capsys):
+    told = []
+    for most in (1, 1, 2):
+        tuner = ktk.GridSearch(
+            build, "val_loss", max_trials=most, seed=1, directory=tmp_path, strategy=CPU
+        )
+        tuner.search(*TRAIN, validation_data=VALID, verbose=1, callbacks=keras.callbacks.History())
+        told.append("All 1 trials of this project had ended" in capsys.readouterr().out)
+    assert told == [False, True, False]
+    assert "│ finished" in str(tuner.results_table()) and outcomes(tuner) == ["finished"] * 2
 
 
 def test_moving_from_keras_tuner_is_changing_one_import(tmp_path):

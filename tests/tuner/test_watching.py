@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import keras_tuner
+import matplotlib.figure
 import matplotlib.image
 import pytest
 from rich.console import Console
@@ -13,7 +14,7 @@ import keras_tpu_kit as ktk
 from keras_tpu_kit.tuner import live, results
 from keras_tpu_kit.tuner.display import Display
 from keras_tpu_kit.tuner.internals import TrialStatus
-from keras_tpu_kit.tuner.picture import draw_search, pareto_front
+from keras_tpu_kit.tuner.picture import _keep_to_the_bulk, draw_search, pareto_front
 from keras_tpu_kit.tuner.pruning import judge
 from keras_tpu_kit.tuner.record import TrialRecord, reason_of
 from keras_tpu_kit.tuner.supervision import FRESH, supervise
@@ -134,7 +135,7 @@ def test_text_is_a_line_for_each_trial_with_the_table_at_the_end(tmp_path, capsy
         search.run([], outcome="diverged", reason="loss was nan in epoch 1.")
     first, second, *table = capsys.readouterr().out.splitlines()
     assert "trial 0 finished: val_accuracy=0.6 in 60.0 s" in first
-    assert "trial 1 diverged (loss was nan in epoch 1.):" in second
+    assert "trial 1 diverged (loss was nan in epoch 1):" in second
     assert table[0].split() == ["Trials"]
     text = "\n".join(table)
     assert "finished" in text and "diverged: loss was" in text
@@ -218,6 +219,23 @@ def test_picture_is_a_png(with_values, tmp_path):
     pixels = matplotlib.image.imread(tmp_path / "search.png")
     assert pixels.shape[0] > 400
     assert pixels[..., :3].std() > 0.01
+
+
+@pytest.mark.parametrize(
+    ("scores", "high", "told"),
+    [
+        ([0.5, 0.6, 0.7, 0.8, 1e30], 0.9, "1 trial beyond this axis"),
+        ([0.5, 0.6, 0.7, 0.8], 0.9, None),
+        ([0.5, 1e30], 1.1e30, None),
+    ],
+)
+def test_values_far_out_do_not_flatten_the_others(scores, high, told):
+    axes = matplotlib.figure.Figure().subplots()
+    axes.scatter(range(len(scores)), scores)
+    _keep_to_the_bulk(axes, scores)
+    bottom, top = axes.get_ylim()
+    assert bottom <= min(scores) and top <= high
+    assert [text.get_text() for text in axes.texts] == ([told] if told else [])
 
 
 @pytest.mark.parametrize(

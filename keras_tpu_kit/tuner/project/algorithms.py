@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import threadpoolctl
 from keras_tuner import oracles
 from keras_tuner.engine import trial as trial_module
 from keras_tuner.src.tuners.gridsearch import LinkedList
+from sklearn.exceptions import ConvergenceWarning
 
 from keras_tpu_kit.tuner.project.ahead import AHEAD_FROM, ProposalsAhead
 
@@ -134,7 +136,9 @@ class DurableBayesian:
         number = int(trial_id) if trial_id.isdigit() else 0
         self._random_state = np.random.RandomState([self.seed % 2**32, number])
         # Small matrices gain nothing from threads, and the cores are the trials'.
-        with threadpoolctl.threadpool_limits(1):
+        with threadpoolctl.threadpool_limits(1), warnings.catch_warnings():
+            # That a length scale is at its bound says nothing that a user could act on.
+            warnings.simplefilter("ignore", ConvergenceWarning)
             response: dict[str, Any] = super().populate_space(trial_id)  # type: ignore[misc]
         return response
 
