@@ -162,4 +162,4 @@ def _keep_to_the_bulk(axes: Axes, scores: Sequence[float]) -> None:
     margin = 0.05 * (max(near) - min(near))
     axes.set_ylim(min(near) - margin, max(near) + margin)
     told = f"{beyond} trial{'s' if beyond > 1 else ''} beyond this axis"
-    axes.text(0.98, 0.02, told, ha="right", color=_GREY, transform=axes.transAxes)
+    axes.text(1.0, 1.01, told, ha="right", color=_GREY, transform=axes.transAxes)
