@@ -102,3 +102,9 @@ def test_a_file_has_room_for_a_wide_table_unless_the_environment_says_how_wide_i
     shown = capsys.readouterr().out
     assert "x" * 90 not in shown
     assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_print_shows_a_table_as_it_is_drawn():
+    table = rows_table("Wide", ("name", "meaning"), [("a", "x" * 90)])
+    assert str(table) == render(table, width=120)
+    assert "x" * 90 in str(table)
