@@ -11,7 +11,9 @@ from keras_tpu_kit.errors import Finding
 _NODE = re.compile(r"\{\{node ([^}]+)\}\}|node `([^`]+)`")
 _TENSOR = re.compile(r"\b([\w.]+(?:/[\w.]+)+)(?::\d+)?")
 _OP = re.compile(r"No registered '(\w+)' OpKernel|with op (\w+) must be")
-_MEMORY = re.compile(r"\(([\d.]+)([KMGT]?)\) exceeds available HBM \(([\d.]+)([KMGT]?)\)")
+_SIZE = r"([\d.]+)([KMGT]?)"
+# The compiler foresees that a step cannot fit, or finds it when it places the last buffers.
+_MEMORY = re.compile(rf"\({_SIZE}\) exceeds available HBM \({_SIZE}\)|Used {_SIZE} of {_SIZE} hbm")
 _UNIT = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
@@ -117,12 +119,14 @@ def memory_figures(message: str) -> tuple[int, int] | None:
 
     >>> memory_figures("temporaries (20.86G) exceeds available HBM (7.48G).")
     (22398254448, 8031588843)
+    >>> memory_figures("Used 7.5G of 7.25G hbm. Exceeded hbm capacity by 256.0M.")
+    (8053063680, 7784628224)
     """
     match = _MEMORY.search(message)
     if match is None:
         return None
-    needed, available = float(match[1]) * _UNIT[match[2]], float(match[3]) * _UNIT[match[4]]
-    return int(needed), int(available)
+    figure, unit, limit, limit_unit = (part for part in match.groups() if part is not None)
+    return int(float(figure) * _UNIT[unit]), int(float(limit) * _UNIT[limit_unit])
 
 
 def gigabytes(num_bytes: float) -> str:

@@ -69,7 +69,7 @@ class Examination:
         self.model = subject.model()
         self._lowered: dict[Any, LoweredStep] = {}
         self.spec = batch_of_model(self.model) if spec is None else spec
-        subject.build(self.model, with_rows(self.spec, 2))
+        subject.build_layers(self.model, with_rows(self.spec, 2))
 
     def on(self, tpu: TpuType) -> Examination:
         """Returns the same examination on another TPU type."""
@@ -85,9 +85,10 @@ class Examination:
         """
         # A variant's model may be gone when another one gets its id.
         kept = self._lowered if model is None else None
+        model = model or self.model
         with tf.device("/cpu:0"):
             return compile_step(
-                model or self.model,
+                model,
                 with_rows(self.spec, rows),
                 self.tpu,
                 compiler=self.how.compiler,
@@ -95,6 +96,7 @@ class Examination:
                 use_cache=self.how.use_cache,
                 progress=lambda text: self.how.progress(f"{text}, batch {rows}"),
                 kept_lowered=kept,
+                prepare=lambda: self._build(model),
             )
 
     def tried(self, rows: int, model: keras.Model | None = None) -> tuple[Try, int]:
@@ -128,7 +130,12 @@ class Examination:
         """
         self.how.progress("checking test_step")
         with tf.device("/cpu:0"):
-            check_step(self.model, with_rows(self.spec, rows), use_cache=self.how.use_cache)
+            check_step(
+                self.model,
+                with_rows(self.spec, rows),
+                use_cache=self.how.use_cache,
+                prepare=lambda: self._build(self.model),
+            )
 
     def memory(self, step: CompiledStep) -> MemorySplit:
         """Returns where the memory of a step goes."""
@@ -175,7 +182,7 @@ class Examination:
     def _variant(self, name: str, rows: int, needed_bytes: int, **change: str) -> Variant:
         self.how.progress(f"trying {name}")
         model = self.subject.model(**change)
-        self.subject.build(model, with_rows(self.spec, 2))
+        self.subject.build_layers(model, with_rows(self.spec, 2))
         try:
             one, _ = self.tried(rows, model)
         except StepRefusedError:
@@ -186,6 +193,9 @@ class Examination:
             saved_bytes=needed_bytes - one.needed_bytes,
             fits=one.fits,
         )
+
+    def _build(self, model: keras.Model) -> None:
+        self.subject.build(model, with_rows(self.spec, 2))
 
     @property
     def _layer_names(self) -> list[str]:

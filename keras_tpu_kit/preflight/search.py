@@ -79,8 +79,8 @@ def find_largest_batch(
         refused = min((each.rows for each in tries if not each.fits), default=None)
         at_limit = most_rows is not None and fitting + MULTIPLE > most_rows
         is_done = at_limit or (refused is not None and refused - fitting <= MULTIPLE)
-        if refused is not None and refused <= MULTIPLE and not fitting:
-            return _few_rows(ask, tries, refused)
+        if refused is not None and refused <= MULTIPLE:
+            return _few_rows(ask, tries, fitting, refused)
         if is_done or len(tries) > most_tries:
             proven = refused if refused is not None and refused - fitting <= MULTIPLE else None
             return LargestBatch(fitting, proven, tuple(tries))
@@ -117,12 +117,15 @@ def _predicted(tries: list[Try], available: int) -> int:
     return max(MULTIPLE, int(rows) // MULTIPLE * MULTIPLE)
 
 
-def _few_rows(ask: Callable[[int], Try], tries: list[Try], refused: int) -> LargestBatch:
-    """Returns the largest of 4, 2 and 1 rows that fits, where 8 do not."""
+def _few_rows(
+    ask: Callable[[int], Try], tries: list[Try], fitting: int, refused: int
+) -> LargestBatch:
+    """Returns the largest of 4, 2 and 1 rows that fits, or what fits already, where 8 do not."""
     for rows in (4, 2, 1):
-        if rows >= refused:
-            continue
-        tries.append(ask(rows))
-        if tries[-1].fits:
-            return LargestBatch(rows, rows * 2, tuple(tries))
-    return LargestBatch(0, min(each.rows for each in tries), tuple(tries))
+        if fitting < rows < refused:
+            tries.append(ask(rows))
+            if tries[-1].fits:
+                fitting = rows
+            else:
+                refused = rows
+    return LargestBatch(fitting, refused, tuple(tries))

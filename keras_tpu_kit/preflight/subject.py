@@ -20,7 +20,7 @@ from keras_tpu_kit.factory import ModelFactory
 from keras_tpu_kit.factory.names import fresh_names
 from keras_tpu_kit.factory.precision import policy_name
 from keras_tpu_kit.plan import BatchPlan
-from keras_tpu_kit.replication.preparation import build
+from keras_tpu_kit.replication.preparation import build, is_built
 from keras_tpu_kit.stock_training import TRACE_ERRORS
 from keras_tpu_kit.targets import load_target
 from keras_tpu_kit.topology import Topology
@@ -95,6 +95,15 @@ class Subject:
             if optimizer is not None:
                 model.optimizer = keras.optimizers.get(optimizer)
         return model
+
+    def build_layers(self, model: keras.Model, batch: Any) -> None:
+        """Makes what variables are missing of layers, which tell what the model is.
+
+        Raises:
+            StepRefusedError: If Keras or the user's code cannot.
+        """
+        if not is_built(model):
+            self.build(model, batch)
 
     def build(self, model: keras.Model, batch: Any) -> None:
         """Makes what variables are missing: of layers, metrics and the optimizer.

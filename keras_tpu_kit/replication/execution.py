@@ -35,9 +35,10 @@ class Execution:
         self._progress = progress
         self._name = f"{name.removesuffix('_step')}_on_batch"
         self._is_custom = is_custom(model, name)
-        self._statistics = []
+        self._statistics, self._own_statistics = [], []
         if self._several and name == "train_step":
             self._statistics = normalization.statistics_of(model)
+            self._own_statistics = normalization.statistics_of(model, of_own_layers=True)
         # What a custom step logs beside metrics: known once it was traced, needed before.
         self._own_logs: Logs = {}
         self._metric_names: set[str] = set()
@@ -147,7 +148,8 @@ class Execution:
             data, mask = data
         share = ReplicaShare(rows, total, mask, loss_tracker=self._model._loss_tracker)
         with running(share):
-            logs = self._step(data)
+            with normalization.kept_where_empty(share, self._own_statistics):
+                logs = self._step(data)
             if mask is not None:
                 padding.refuse_own_losses(self._model)
             own = self._beside_metrics(logs)

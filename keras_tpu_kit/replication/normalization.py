@@ -1,7 +1,9 @@
-"""BatchNormalization on replicas: empty ones never touch it, and their statistics meet."""
+"""Statistics of layers on replicas: empty ones never touch them, and the others' meet."""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import keras
@@ -44,18 +46,40 @@ def _masked_moments(inputs: Any, mask: Any, axes: list[int]) -> tuple[Any, Any]:
     return mean, tf.maximum(squares / count - tf.square(mean), 0.0)
 
 
-def statistics_of(model: Any) -> list[tf.Variable]:
+def statistics_of(model: Any, *, of_own_layers: bool = False) -> list[tf.Variable]:
     """Returns the float variables that a step may move on each replica by itself.
 
     TensorFlow brings those of another aggregation together at each write.
+
+    Args:
+        model: A built Keras model.
+        of_own_layers: Whether to leave out what BatchNormalization guards by itself.
     """
     return [
         variable.value
         for layer in model._flatten_layers()
         if layer.trainable and not getattr(layer, "synchronized", False)
+        if not (of_own_layers and isinstance(layer, keras.layers.BatchNormalization))
         for variable in layer._non_trainable_variables
         if tf.as_dtype(variable.dtype).is_floating and variable.aggregation == "none"
     ]
+
+
+@contextlib.contextmanager
+def kept_where_empty(share: ReplicaShare, variables: list[tf.Variable]) -> Iterator[None]:
+    """Gives variables their values back after the step of a replica without a row.
+
+    A mean over no row is not a number, and a layer's moving average would stay so.
+
+    Args:
+        share: What this replica holds.
+        variables: What `statistics_of` says of the user's own layers.
+    """
+    guarded = [] if share.is_static else variables
+    before = [variable.read_value() for variable in guarded]
+    yield
+    for variable, value in zip(guarded, before, strict=True):
+        variable.assign(share.where_not_empty(variable.read_value(), value))
 
 
 def bring_together(strategy: tf.distribute.Strategy, variables: list[tf.Variable]) -> None:

@@ -94,7 +94,9 @@ def build(model: Any, batch: Any) -> None:
     """
     parts = (model._compile_metrics, model._compile_loss)
     with _scope(model):
-        if not _is_built(model) or any(part is not None and not part.built for part in parts):
+        missing = not is_built(model) or any(p is not None and not p.built for p in parts)
+        # A model that is only a container of others, such as a GAN, cannot be called.
+        if missing and type(model).call is not keras.Model.call:
             model._symbolic_build(data_batch=tree.map_structure(to_symbolic, batch))
         if model.optimizer is not None and not model.optimizer.built:
             model.optimizer.build(model.trainable_variables)
@@ -107,7 +109,7 @@ def build_layers(model: Any, batch: Any) -> None:
         model: A Keras model.
         batch: One batch, distributed or not.
     """
-    if _is_built(model):
+    if is_built(model):
         return
     local = tree.map_structure(model.distribute_strategy.experimental_local_results, batch)
     x, _, _ = keras.utils.unpack_x_y_sample_weight(
@@ -117,7 +119,8 @@ def build_layers(model: Any, batch: Any) -> None:
         backend.compute_output_spec(model, tree.map_structure(_to_keras, x), training=False)
 
 
-def _is_built(model: Any) -> bool:
+def is_built(model: Any) -> bool:
+    """Returns whether all layers have their variables."""
     return all(layer.built for layer in model._flatten_layers())
 
 

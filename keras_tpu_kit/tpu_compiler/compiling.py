@@ -41,6 +41,7 @@ def compile_step(
     use_cache: bool = True,
     progress: Callable[[str], None] = lambda text: None,
     kept_lowered: MutableMapping[Any, LoweredStep] | None = None,
+    prepare: Callable[[], None] = lambda: None,
 ) -> CompiledStep:
     """Returns what the real TPU compiler says of a model's own step on one replica.
 
@@ -48,7 +49,7 @@ def compile_step(
     content, so that the same step is compiled once.
 
     Args:
-        model: A compiled and built model, made outside of a strategy of several replicas.
+        model: A compiled model with built layers, made outside of a strategy of several replicas.
         batch: Its batch as `tf.TensorSpec`s with the rows of one replica: `x`, `(x, y)` or
             `(x, y, sample_weight)`.
         tpu: TPU type, such as `"v3-8"`.
@@ -60,6 +61,8 @@ def compile_step(
         progress: Told what is being done, one line at a time.
         kept_lowered: Where lowered steps are kept, to compile them for other types without
             tracing again; for as long as the model stays as it is.
+        prepare: Called before the step is traced, to make the variables of metrics and optimizer;
+            an answer from disk does not need them.
 
     Raises:
         StepRefusedError: If a TPU cannot run the step, with the layer and op named, or if it does
@@ -91,6 +94,7 @@ def compile_step(
     lowered = kept_lowered.get(own) if kept_lowered is not None else None
     if lowered is None:
         progress(f"tracing {step}")
+        prepare()
         lowered = lower_step(model, batch, step)
         if kept_lowered is not None:
             kept_lowered[own] = lowered
@@ -117,15 +121,21 @@ def compile_step(
 
 
 def check_step(
-    model: keras.Model, batch: Any, step: str = "test_step", *, use_cache: bool = True
+    model: keras.Model,
+    batch: Any,
+    step: str = "test_step",
+    *,
+    use_cache: bool = True,
+    prepare: Callable[[], None] = lambda: None,
 ) -> None:
     """Lowers a step without compiling it, which finds ops that have no TPU counterpart.
 
     Args:
-        model: A compiled and built model.
+        model: A compiled model with built layers.
         batch: Its batch as `tf.TensorSpec`s with the rows of one replica.
         step: `"train_step"` or `"test_step"`.
         use_cache: Whether to remember on disk what was found to lower.
+        prepare: Called before the step is traced, to make the variables of metrics.
 
     Raises:
         StepRefusedError: If a TPU cannot run the step.
@@ -134,6 +144,7 @@ def check_step(
     key = None if content is None else cache.key_of("lowers", content)
     if key is not None and use_cache and cache.read(key) is not None:
         return
+    prepare()
     lower_step(model, batch, step)
     if key is not None:
         cache.write(key, {"lowers": True})

@@ -18,7 +18,8 @@ def model_content(model: keras.Model, batch: Any, step: str) -> Any:
     code of the user's, a `Lambda` or a custom `train_step` may change without a trace of it here.
 
     Args:
-        model: A compiled and built model.
+        model: A compiled model with built layers. Metrics and optimizer make their variables from
+            what their configs say.
         batch: Its batch as `tf.TensorSpec`s.
         step: `"train_step"` or `"test_step"`.
 
@@ -44,14 +45,13 @@ def model_content(model: keras.Model, batch: Any, step: str) -> Any:
         return None  # Something in it does not say what it is.
     if not (_is_all_keras(config) and _is_all_keras(optimizer)):
         return None
-    variables = [*model.variables, *model.metrics_variables, *model.optimizer.variables]
     return {
         "step": step,
         "config": config,
         "optimizer": optimizer,
         "batch": [(tuple(spec.shape), spec.dtype.name) for spec in tf.nest.flatten(batch)],
         "structure": repr(tf.nest.map_structure(lambda spec: 0, batch)),
-        "variables": [(tuple(v.shape), str(v.dtype), bool(v.trainable)) for v in variables],
+        "variables": [(tuple(v.shape), str(v.dtype), bool(v.trainable)) for v in model.variables],
         "floatx": keras.config.floatx(),
         "versions": [keras.version(), backend.installed_wheels()],
     }

@@ -70,7 +70,7 @@ def test_a_model_that_is_examined_again_in_one_notebook_is_not_traced_again(cach
 
 @pytest.mark.slow
 def test_a_second_compilation_is_read_from_disk(cache_of_this_run):
-    model = built(units=7)
+    model = built(units=7, optimizer=keras.optimizers.Adam(name="adam"))
     told = []
     first = compile_step(model, BATCH, "v2-8", progress=told.append)
     assert not first.from_cache and "compiling train_step for v2-8" in told
@@ -80,6 +80,13 @@ def test_a_second_compilation_is_read_from_disk(cache_of_this_run):
     assert again.from_cache and told == []
     assert (again.tpu, again.total_bytes) == ("v2-32", first.total_bytes)
     assert again.arguments == first.arguments and again.program == first.program
+
+    # What metrics and optimizer would hold is not needed to know the model again.
+    bare = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(model))
+    bare.compile(keras.optimizers.Adam(name="adam"), "mse")
+    known = compile_step(bare, BATCH, "v2-8", prepare=lambda: told.append("prepared"))
+    assert known.from_cache and told == [] and not bare.optimizer.built
+    assert known.role_bytes("optimizer") == first.role_bytes("optimizer") > 0
 
     # Other names, so that the config differs; the program is the same.
     renamed = compile_step(built(units=7), BATCH, "v2-8", progress=told.append)

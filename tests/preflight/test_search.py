@@ -25,7 +25,8 @@ def test_where_memory_is_linear_the_limit_is_proven_within_ten_tries(fixed, per_
         assert found.rows <= limit < found.refused and found.refused - found.rows <= 8
         assert found.is_proven
     elif limit < 8:
-        assert found.rows == max([rows for rows in (4, 2, 1) if rows <= limit], default=found.rows)
+        assert found.rows == max([rows for rows in (4, 2, 1, first) if rows <= limit], default=0)
+        assert found.rows < found.refused <= 8
     assert len(found.tries) <= 12
 
 

@@ -229,6 +229,8 @@ def test_a_message_names_its_layer(message, layer):
 def test_memory_is_told_in_the_compilers_units():
     assert refusals.memory_figures("nothing of the kind") is None
     assert refusals.memory_figures("(1.50M) exceeds available HBM (512)") == (3 * 2**19, 512)
+    late = "E1000: Ran out of memory in memory space hbm. Used 1.50M of 512 hbm. Exceeded hbm"
+    assert refusals.memory_figures(late) == (3 * 2**19, 512)
     told = [refusals.gigabytes(size) for size in (12, 2**10, 2**20, 2**30)]
     assert told == ["12 bytes", "1.0 KiB", "1.0 MiB", "1.00 GiB"]
     assert refusals.op_of("no op") is None

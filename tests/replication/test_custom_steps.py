@@ -353,3 +353,35 @@ def test_a_step_that_cannot_be_asked_trains_and_is_told_of(kind, reason, caplog)
     assert "[own-step-unasked]" in record.getMessage()
     assert reason in record.getMessage()
     assert "own-step-unasked" in [note.code for note in replication_notes(model)]
+
+
+class Pair(keras.Model):
+    """A container that trains its two models and is never called itself, as GANs are written."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = keras.Sequential(
+            [keras.Input((5,)), keras.layers.Dense(2, kernel_initializer="ones")]
+        )
+        self.second = keras.Sequential(
+            [keras.Input((5,)), keras.layers.Dense(2, kernel_initializer="ones")]
+        )
+
+    def train_step(self, data):
+        x, y, *_ = data
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(squares(y, self.first(x) * self.second(x)))
+        gradients = tape.gradient(loss, self.trainable_variables)
+        self.optimizer.apply_gradients(zip(gradients, self.trainable_variables, strict=True))
+        return {"loss": loss}
+
+
+def test_a_model_that_cannot_be_called_trains_as_in_stock_keras():
+    weights = []
+    for make in (replicate, lambda model: model):
+        model = make(Pair())
+        model.compile(keras.optimizers.SGD(0.01))
+        model.fit(X, Y, batch_size=8, shuffle=False, verbose=0)
+        weights.append(np.concatenate([w.ravel() for w in model.get_weights()]))
+    np.testing.assert_allclose(*weights, rtol=CLOSE)
+    assert np.ptp(weights[0]) > 0

@@ -87,3 +87,28 @@ def test_what_is_summed_at_each_write_is_left_alone():
     rows = np.ones((16, 3), "float32")
     replicate(model).fit(rows, rows[:, :1], batch_size=4, epochs=3, verbose=0)
     assert float(counts.seen.numpy()) == 3 * 16
+
+
+class MovingMean(keras.layers.Layer):
+    """Follows the mean of its rows, as users write it: over no row that is not a number."""
+
+    def build(self, shape):
+        self.mean = self.add_weight(shape=(shape[-1],), initializer="zeros", trainable=False)
+
+    def call(self, x, training=False):
+        if training:
+            self.mean.assign(0.9 * self.mean + 0.1 * keras.ops.mean(x, axis=0))
+        return x - self.mean
+
+
+def test_a_replica_without_a_row_leaves_a_layers_own_state_alone():
+    x = np.random.default_rng(3).normal(size=(9, 5)).astype("float32")
+    with replicas(2).scope():
+        model = keras.Sequential([keras.Input((5,)), MovingMean(), keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+    replicate(model).fit(x, x[:, :1], batch_size=4, shuffle=False, verbose=0)
+    mean = 0.1 * x[:4].mean(axis=0)
+    mean = 0.9 * mean + 0.1 * x[4:8].mean(axis=0)
+    # The last batch is one row of the first replica.
+    mean = ((0.9 * mean + 0.1 * x[8]) + mean) / 2
+    np.testing.assert_allclose(model.layers[0].mean.numpy(), mean, rtol=1e-4, atol=1e-6)
