@@ -48,9 +48,6 @@ def main() -> None:
     figures: dict[str, object] = {"tpu": args.tpu}
     for policy in ("float32", "mixed_bfloat16"):
         model = subject.model(precision=policy)
-        subject.build(
-            model, tf.nest.map_structure(lambda s: tf.TensorSpec((2, *s.shape[1:]), s.dtype), batch)
-        )
         started = time.perf_counter()
         tries = [examination.tried(rows, model)[0] for rows in (64, 512)]
         largest = examination.largest(512, model=model)

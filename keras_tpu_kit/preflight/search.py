@@ -80,7 +80,7 @@ def find_largest_batch(
         at_limit = most_rows is not None and fitting + MULTIPLE > most_rows
         is_done = at_limit or (refused is not None and refused - fitting <= MULTIPLE)
         if refused is not None and refused <= MULTIPLE:
-            return _few_rows(ask, tries, fitting, refused)
+            return _few_rows(ask, tries, fitting, refused, most_rows)
         if is_done or len(tries) > most_tries:
             proven = refused if refused is not None and refused - fitting <= MULTIPLE else None
             return LargestBatch(fitting, proven, tuple(tries))
@@ -118,11 +118,15 @@ def _predicted(tries: list[Try], available: int) -> int:
 
 
 def _few_rows(
-    ask: Callable[[int], Try], tries: list[Try], fitting: int, refused: int
+    ask: Callable[[int], Try],
+    tries: list[Try],
+    fitting: int,
+    refused: int,
+    most_rows: int | None,
 ) -> LargestBatch:
     """Returns the largest of 4, 2 and 1 rows that fits, or what fits already, where 8 do not."""
     for rows in (4, 2, 1):
-        if fitting < rows < refused:
+        if fitting < rows < refused and (most_rows is None or rows <= most_rows):
             tries.append(ask(rows))
             if tries[-1].fits:
                 fitting = rows

@@ -43,3 +43,4 @@ def test_few_rows_are_tried_where_eight_do_not_fit(per_row, rows):
 def test_the_data_bounds_the_search():
     found = search(lambda rows: rows, 128, most_rows=1000)
     assert found.rows == 1000 and not found.is_proven
+    assert search(lambda rows: 200_000 * rows, 8, most_rows=3).rows == 2
