@@ -71,12 +71,11 @@ def find_tpu(tpu: str | None, deadline: Deadline) -> Found | Finding:
 
 def _ask_this_machine(chips: int, deadline: Deadline) -> Finding | None:
     """Returns why a TPU on this machine cannot be used."""
-    wheels = installed_wheels()
     if chips:
-        return check_tpu_wheel(chips, wheels)
-    # No chip shows itself, which in a container need not mean that there is none. Without its
-    # TPU wheel TensorFlow says so at once; with it, asking may take for ever.
-    return _ask_in_a_process("local", deadline) if "tensorflow-tpu" in wheels else None
+        return check_tpu_wheel(chips, installed_wheels())
+    # No chip shows itself, which in a container need not mean that there is none. Asking may take
+    # for ever, and drops every trace of this process, so another one asks.
+    return _ask_in_a_process("local", deadline)
 
 
 def _ask_address(target: str, deadline: Deadline) -> Finding | None:
