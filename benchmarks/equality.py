@@ -47,6 +47,11 @@ _REFUSED = (  # What, why, and the heading in docs/errors.md.
         "own-step-not-mean",
     ),
     (
+        "a metric of your own that is no sum over rows, nor a quotient of such sums",
+        "replicas add what metrics count",
+        "metric-not-sum",
+    ),
+    (
         "a custom step that divides by the number of replicas itself",
         "it would be divided twice",
         "step-scales-itself",

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import keras
 import tensorflow as tf
 
 from keras_tpu_kit.checks import model as model_checks
 from keras_tpu_kit.errors import Finding
+
+T = TypeVar("T")
 
 
 def placement_findings(
@@ -57,6 +59,30 @@ def placement_findings(
     return tuple(found)
 
 
+def held_by(model: keras.Model, kind: type[T] | tuple[type[T], ...]) -> list[T]:
+    """Returns what a model holds of a kind, as attributes or in lists and dicts of them.
+
+    Keras knows one optimizer; a model with a step of its own may hold several.
+
+    Args:
+        model: Any Keras model.
+        kind: As for `isinstance`.
+
+    Example:
+
+    >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    >>> model.compile("sgd")
+    >>> [optimizer.name for optimizer in held_by(model, keras.optimizers.Optimizer)]
+    ['SGD']
+    """
+    found: dict[int, T] = {}
+    for value in vars(model).values():
+        parts = value.values() if isinstance(value, dict) else value
+        parts = parts if isinstance(value, dict | list | tuple) else [value]
+        found.update({id(part): part for part in parts if isinstance(part, kind)})
+    return list(found.values())
+
+
 class _Part(NamedTuple):
     """Variables that belong together."""
 
@@ -76,8 +102,7 @@ def _parts(model: keras.Model) -> Iterator[_Part]:
     seen.update(id(v) for metric in metrics for v in metric.variables)
     own = [*model.trainable_variables, *model.non_trainable_variables]
     yield _Part(f"model {model.name!r}", [v for v in own if id(v) not in seen])
-    optimizer = getattr(model, "optimizer", None)
-    if optimizer is not None:
+    for optimizer in held_by(model, keras.optimizers.Optimizer):
         yield _Part(f"the optimizer {optimizer.name!r}", optimizer.variables)
     for metric in metrics:
         # A metric by itself counts on one replica, as the model trains on one.

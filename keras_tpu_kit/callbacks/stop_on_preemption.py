@@ -11,7 +11,12 @@ import tensorflow as tf
 
 from keras_tpu_kit.callbacks.agreement import Agreement
 from keras_tpu_kit.callbacks.termination import Termination
-from keras_tpu_kit.callbacks.training_state import Position, TrainingState, metric_values
+from keras_tpu_kit.callbacks.training_state import (
+    Position,
+    TrainingState,
+    build_optimizers,
+    metric_values,
+)
 from keras_tpu_kit.checks import steps
 from keras_tpu_kit.errors import PlanError, refuse
 from keras_tpu_kit.replication.resuming import InputPosition, start_at
@@ -26,7 +31,7 @@ EXIT_CODE = 75
 class StopOnPreemption(keras.callbacks.Callback):  # type: ignore[misc]  # Keras ships no types.
     """Saves everything and exits when SIGTERM comes, and goes on from there in the next run.
 
-    At the end of the running execution it writes weights, optimizer, metrics, random seeds and
+    At the end of the running execution it writes weights, optimizers, metrics, random seeds and
     the position in epoch and input to one file, in one piece, and exits with code 75. A `fit`
     with the same model, data and arguments and a callback of the same directory goes on at the
     next step, in mid-epoch if need be, and ends with the weights of a training that was never
@@ -50,7 +55,7 @@ class StopOnPreemption(keras.callbacks.Callback):  # type: ignore[misc]  # Keras
     Raises:
         KitError: At the start of training, outside of the main thread, where no signal comes.
         PlanError: At the start of training if the saved state is of another model or was cut
-            into other steps.
+            into other steps, or if one of several optimizers is not built.
         SystemExit: In the main thread, when the state is saved.
 
     Example:
@@ -101,6 +106,7 @@ class StopOnPreemption(keras.callbacks.Callback):  # type: ignore[misc]  # Keras
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Restores what was saved, and listens for the signal."""
+        build_optimizers(self.model)
         self._termination = Termination(self.model)
         topology = describe_strategy(self.model.distribute_strategy)
         self._is_chief = topology.is_chief

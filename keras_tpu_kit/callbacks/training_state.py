@@ -14,7 +14,9 @@ import numpy as np
 import tensorflow as tf
 
 from keras_tpu_kit.callbacks.consumption import value_of
-from keras_tpu_kit.errors import Finding, PlanError
+from keras_tpu_kit.checks.model import check_optimizers_built
+from keras_tpu_kit.errors import Finding, PlanError, refuse
+from keras_tpu_kit.placement import held_by
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -35,7 +37,7 @@ class Position:
 
 
 class TrainingState:
-    """The values of a model's variables, its optimizer's and its metrics', and the position.
+    """The values of a model's variables, its optimizers' and its metrics', and the position.
 
     Args:
         position: Where training stood.
@@ -91,15 +93,11 @@ class TrainingState:
         return cls(position, values)
 
     def restore_weights(self, model: keras.Model) -> None:
-        """Gives a model's variables and its optimizer's the saved values.
+        """Gives a model's variables and its optimizers' the saved values.
 
         Raises:
             PlanError: If the state is another model's.
         """
-        optimizer = model.optimizer
-        if optimizer is not None and not optimizer.built:
-            with model.distribute_strategy.scope():
-                optimizer.build(model.trainable_variables)
         for name, variables in _groups(model).items():
             _assign(variables, self.values[name], name)
 
@@ -111,6 +109,21 @@ class TrainingState:
         _assign(model.metrics_variables, self.values["metrics"], "metrics")
 
 
+def build_optimizers(model: keras.Model) -> None:
+    """Makes the variables of a model's optimizer, and sees that those of others are made.
+
+    Raises:
+        PlanError: If the model holds another optimizer that is not built: nobody but its own step
+            knows whose variables it will update.
+    """
+    optimizer = model.optimizer
+    if optimizer is not None and not optimizer.built:
+        with model.distribute_strategy.scope():
+            optimizer.build(model.trainable_variables)
+    unbuilt = [each.name for each in held_by(model, keras.optimizers.Optimizer) if not each.built]
+    refuse(PlanError, check_optimizers_built(unbuilt))
+
+
 def metric_values(model: keras.Model) -> list[np.ndarray]:
     """Returns the values of a model's metrics, summed over all replicas."""
     return [_read(variable) for variable in model.metrics_variables]
@@ -119,9 +132,11 @@ def metric_values(model: keras.Model) -> list[np.ndarray]:
 def _groups(model: keras.Model) -> dict[str, list[Any]]:
     """Returns the variables that training changes; metrics are kept apart, as they are reset."""
     metrics = {id(variable) for variable in model.metrics_variables}
+    weights = [each for each in model.variables if id(each) not in metrics]
+    optimizers = held_by(model, keras.optimizers.Optimizer)
     return {
-        "model": [each for each in model.variables if id(each) not in metrics],
-        "optimizer": list(model.optimizer.variables) if model.optimizer is not None else [],
+        "model": [*weights, *held_by(model, tf.Variable)],
+        "optimizer": [variable for each in optimizers for variable in each.variables],
     }
 
 

@@ -313,6 +313,57 @@ def check_scalar_loss(loss: str, is_row_mean: bool) -> Finding | None:
     )
 
 
+def check_own_metric(metric: str, adds_up: bool) -> Finding | None:
+    """Returns a finding where what replicas count in a metric does not make that of their batch.
+
+    Args:
+        metric: Its name.
+        adds_up: Whether the sums of its variables over two batches give the result for both.
+
+    Example:
+
+    >>> check_own_metric("largest_error", False).code
+    'metric-not-sum'
+    """
+    if adds_up:
+        return None
+    return Finding(
+        "metric-not-sum",
+        "error",
+        what=f"The metric {metric!r} does not add up over replicas.",
+        why="Each replica counts its own rows, and the counts are added: right for sums over rows, "
+        "and for their quotients, but not for a maximum, a mean of means, or a number for a "
+        "whole batch such as an F1 score.",
+        fix="Add numerators and denominators over rows in update_state and divide in result; "
+        "return one number per row from a function; or take it from model.predict in a callback.",
+        cures=({"adds_up": True},),
+    )
+
+
+def note_unasked_metric(metric: str, reason: str) -> Finding | None:
+    """Returns a warning where nobody could tell whether a metric adds up over replicas.
+
+    Args:
+        metric: Its name.
+        reason: What kept it from being updated with rows made up; empty where it was.
+
+    Example:
+
+    >>> note_unasked_metric("words", "it takes strings").severity
+    'warning'
+    """
+    if not reason:
+        return None
+    return Finding(
+        "metric-unasked",
+        "warning",
+        what=f"The metric {metric!r} could not be tried on rows made up ({reason}).",
+        why="If it is no sum over rows, nor a quotient of such sums, replicas show a wrong value.",
+        fix="See that update_state only adds to its variables what is a sum over rows.",
+        cures=({"reason": ""},),
+    )
+
+
 def check_own_step(step: str, growth: float, is_random: bool, times: int) -> Finding | None:
     """Returns a finding where a model's own step does not average over the rows of its batch.
 
@@ -368,6 +419,31 @@ def note_unasked_step(step: str, reason: str) -> Finding | None:
         fix="See that its loss is a mean over rows, such as tf.reduce_mean(per_row_loss), or a "
         "keras.losses.Loss.",
         cures=({"reason": ""},),
+    )
+
+
+def check_optimizers_built(unbuilt: Sequence[str]) -> Finding | None:
+    """Returns a finding where optimizers of a model's own step have no variables to save yet.
+
+    Args:
+        unbuilt: Their names.
+
+    Example:
+
+    >>> check_optimizers_built(["adam_1"]).code
+    'optimizer-not-built'
+    """
+    if not unbuilt:
+        return None
+    return Finding(
+        "optimizer-not-built",
+        "error",
+        what=f"The model holds optimizers that are not built ({', '.join(map(repr, unbuilt))}).",
+        why="They make their variables in the first step, of which only the model's own train_step "
+        "knows whose they are; saved values would have no place to go when training is resumed.",
+        fix="Build each where it is made, such as "
+        "d_optimizer.build(self.discriminator.trainable_variables) in compile.",
+        cures=({"unbuilt": []},),
     )
 
 

@@ -10,7 +10,8 @@ metrics (`metrics`), and BatchNormalization (`normalization`). Each part counts 
 (`share`). Random numbers differ by replica (`randomness`), and one without a row keeps the shapes
 of the others (`convolutions`). Where shapes must be static, the last
 batch of an evaluation is filled up and masked (`padding`). A step of the model's own is asked
-before training whether it averages over rows (`custom_steps`).
+before training whether it averages over rows (`custom_steps`), and metrics of the user's own at
+their first update whether they add up (`own_metrics`).
 
 This is the only place in the kit that touches Keras's trainer internals.
 """

@@ -18,6 +18,7 @@ from keras import tree
 from keras_tpu_kit.checks.model import check_own_step, note_unasked_step
 from keras_tpu_kit.errors import Finding, KitError, ReplicationError, refuse
 from keras_tpu_kit.replication import batches, preparation
+from keras_tpu_kit.replication.examples import in_one_line, made_up
 from keras_tpu_kit.replication.refusals import own_part
 from keras_tpu_kit.replication.share import ReplicaShare, running
 from keras_tpu_kit.replication.untouched import left_as_they_were, variables_of
@@ -26,8 +27,6 @@ from keras_tpu_kit.stock_training import TRACE_ERRORS
 _TIMES = 8
 # Each batch is run twice, to see whether it draws random numbers, and then so often.
 _RUNS = 6
-# Where a shape is unknown, any length does.
-_LENGTH = 4
 # Two runs of one batch that differ by more have drawn random numbers.
 _NOISE = 1e-4
 
@@ -65,17 +64,13 @@ def ask_own_step(model: Any, batch: Any, static_shapes: bool) -> Finding | None:
     except KitError:
         raise
     except TRACE_ERRORS as error:
-        return note_unasked_step(name, f"{type(error).__name__}: {_shown(error)}")
+        return note_unasked_step(name, in_one_line(error))
     for answer in answers:
         if answer is not None:
             refuse(ReplicationError, check_own_step(name, *answer, times=_TIMES))
     if not answers:
         return note_unasked_step(name, "it gave no Keras optimizer a gradient")
     return note_unasked_step(name, "its gradient was 0 or not finite" if None in answers else "")
-
-
-def _shown(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0][:200]
 
 
 def _answers(model: Any, batch: Any, static_shapes: bool) -> list[_Answer | None]:
@@ -104,18 +99,10 @@ def _rows_made_up(batch: Any) -> Any:
     """Returns a batch of the shapes and dtypes of `batch`, the same one every time."""
     random = np.random.RandomState(0)
 
-    def made_up(part: Any) -> Any:
-        if part is None:
-            return None
-        dtype = tf.as_dtype(part.dtype)
-        if not (dtype.is_floating or dtype.is_integer or dtype.is_bool):
-            raise TypeError(f"nothing is known of its {dtype.name} input")
-        shape = [_LENGTH if size is None else size for size in part.shape]
-        values = random.uniform(0.1, 0.9, shape)
-        # Where classes or words are meant, the first two exist.
-        return tf.cast(values if dtype.is_floating else np.round(values), dtype)
+    def example(part: Any) -> Any:
+        return None if part is None else made_up(part.shape, tf.as_dtype(part.dtype), random)
 
-    return tree.map_structure(made_up, batch)
+    return tree.map_structure(example, batch)
 
 
 def _squares(model: Any, rows: Any, is_static: bool) -> tuple[np.ndarray, np.ndarray]:

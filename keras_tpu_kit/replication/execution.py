@@ -11,6 +11,7 @@ import tensorflow as tf
 from keras_tpu_kit.checks.model import check_on_batch
 from keras_tpu_kit.errors import ReplicationError, refuse
 from keras_tpu_kit.replication import batches, normalization, padding
+from keras_tpu_kit.replication.own_metrics import asked_at_first_update
 from keras_tpu_kit.replication.progress import Progress
 from keras_tpu_kit.replication.refusals import is_custom
 from keras_tpu_kit.replication.share import ReplicaShare, current_share, running
@@ -135,7 +136,8 @@ class Execution:
         if not batches.is_split(data):
             data = batches.split_in_graph(self._strategy, data)
         total = batches.count_rows(self._strategy, data)
-        own = self._strategy.run(lambda data: self._on_replica(data, total), args=(data,))
+        with asked_at_first_update(self._model):
+            own = self._strategy.run(lambda data: self._on_replica(data, total), args=(data,))
         return {
             key: self._strategy.reduce(tf.distribute.ReduceOp.SUM, value, axis=None)
             for key, value in own.items()

@@ -12,14 +12,11 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from keras import tree
 
 from keras_tpu_kit.checks.model import check_scalar_loss
 from keras_tpu_kit.errors import ReplicationError, refuse
+from keras_tpu_kit.replication.examples import ROWS, two_batches_and_both
 
-_ROWS = (3, 2)
-# Where a shape is unknown, any length does.
-_LENGTH = 4
 _checked: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
@@ -43,25 +40,6 @@ def refuse_unless_row_mean(loss: Any, y_true: Any, y_pred: Any) -> None:
 
 
 def _is_row_mean(loss: Any, y_true: Any, y_pred: Any) -> bool:
-    random = np.random.RandomState(0)
-
-    def example(part: Any) -> list[Any]:
-        shape = [_LENGTH if size is None else size for size in part.shape[1:]]
-        values = [random.uniform(0.1, 0.9, (rows, *shape)) for rows in _ROWS]
-        dtype = tf.as_dtype(part.dtype)
-        scaled = values if dtype.is_floating else [np.round(value) for value in values]
-        return [tf.cast(value, dtype) for value in (*scaled, np.concatenate(scaled))]
-
-    def nth(examples: Any, index: int) -> Any:
-        return tree.map_structure_up_to(y_like, lambda parts: parts[index], examples)
-
-    answers = []
-    y_like = y_true
-    truths = tree.map_structure(example, y_true)
-    first, second, both = (nth(truths, index) for index in range(3))
-    y_like = y_pred
-    guesses = tree.map_structure(example, y_pred)
-    for index, truth in enumerate((first, second, both)):
-        answers.append(float(loss.call(truth, nth(guesses, index))))
-    weighed = np.dot(answers[:2], _ROWS) / sum(_ROWS)
+    answers = [float(loss.call(*batch)) for batch in two_batches_and_both((y_true, y_pred))]
+    weighed = np.dot(answers[:2], ROWS) / sum(ROWS)
     return bool(np.isclose(weighed, answers[2], rtol=1e-3, atol=1e-6))

@@ -9,6 +9,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from keras_tpu_kit.placement import held_by
+
 # Of these a model's own list of variables leaves some out.
 _WITH_VARIABLES = (keras.optimizers.Optimizer, keras.Metric)
 
@@ -19,12 +21,9 @@ def variables_of(model: Any) -> list[Any]:
     Args:
         model: A compiled Keras model; its optimizers, metrics and seeds are looked through, too.
     """
-    own = [*model.variables, *model.metrics_variables]
-    for part in vars(model).values():
-        if isinstance(part, _WITH_VARIABLES):
-            own += part.variables
-        elif isinstance(part, tf.Variable):
-            own.append(part)
+    own = [*model.variables, *model.metrics_variables, *held_by(model, tf.Variable)]
+    for part in held_by(model, _WITH_VARIABLES):
+        own += part.variables
     return [each.value if isinstance(each, keras.Variable) else each for each in own]
 
 

@@ -12,6 +12,7 @@ import threading
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import keras_tpu_kit as ktk
 from keras_tpu_kit.callbacks.agreement import Agreement, next_wait
@@ -139,6 +140,52 @@ def test_another_model_and_another_cut_are_refused(tmp_path):
         train(other, ktk.StopOnPreemption(tmp_path))
     with pytest.raises(ktk.PlanError, match="about to run 12 steps an epoch, and the plan has 10"):
         train(noisy_model(), ktk.StopOnPreemption(tmp_path), count=48)
+
+
+class TwoOptimizers(keras.Sequential):
+    """Its own step updates each layer by another optimizer, neither the one Keras knows."""
+
+    def compile(self, builds, **kwargs):
+        super().compile(**kwargs)
+        self.first, self.rest = keras.optimizers.Adam(0.1), [keras.optimizers.Adam(0.01)]
+        if builds:
+            self.first.build(self.layers[0].trainable_variables)
+            self.rest[0].build(self.layers[1].trainable_variables)
+
+    def train_step(self, data):
+        x, y = data
+        with tf.GradientTape(persistent=True) as tape:
+            loss = self.compute_loss(y=y, y_pred=self(x, training=True))
+        for layer, optimizer in zip(self.layers, [self.first, *self.rest], strict=True):
+            weights = layer.trainable_weights
+            optimizer.apply(tape.gradient(loss, weights), weights)
+        return {"loss": loss}
+
+
+def test_every_optimizer_that_a_model_holds_is_saved(tmp_path):
+    def fit(*callbacks, builds=True):
+        keras.utils.set_random_seed(7)
+        layers = [keras.Input((3,)), keras.layers.Dense(4), keras.layers.Dense(1)]
+        model = TwoOptimizers(layers)
+        model.compile(builds=builds, loss="mse")
+        model.fit(
+            *rows(40), batch_size=4, epochs=3, shuffle=False, verbose=0, callbacks=list(callbacks)
+        )
+        return model
+
+    with pytest.raises(ktk.PlanError) as caught:
+        fit(ktk.StopOnPreemption(tmp_path), builds=False)
+    assert caught.value.finding.code == "optimizer-not-built"
+    with pytest.raises(SystemExit):
+        fit(ktk.StopOnPreemption(tmp_path), SendSignal("1:3"))
+    resumed, never_stopped = fit(ktk.StopOnPreemption(tmp_path)), fit()
+    for mine, theirs in zip(resumed.get_weights(), never_stopped.get_weights(), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    for mine, theirs in (
+        (resumed.first, never_stopped.first),
+        (resumed.rest[0], never_stopped.rest[0]),
+    ):
+        assert int(mine.iterations) == int(theirs.iterations) == 30
 
 
 def test_the_signal_goes_to_its_earlier_handler_again_after_training(tmp_path):

@@ -181,3 +181,33 @@ def test_a_convolution_of_no_rows_has_the_shape_of_its_input():
         [0, 8, 8, 2],
         [0, 6, 6, 5],
     )
+
+
+def test_a_layer_makes_errors_anew_of_their_text_unless_they_are_marked():
+    class Fails(keras.layers.Layer):
+        marks = False
+
+        def call(self, inputs):
+            error = ValueError(("no", "text"))
+            if self.marks:
+                error._keras_call_info_injected = True
+            raise error
+
+    layer = Fails()
+    for layer.marks, kind in ((False, str), (True, tuple)):
+        with pytest.raises(ValueError) as caught:
+            layer(np.ones((2, 3), "float32"))
+        assert isinstance(caught.value.args[0], kind)
+
+
+def test_a_metric_keeps_its_function_its_variables_and_its_parts_by_these_names():
+    def function(y_true, y_pred):
+        return y_pred
+
+    model = stock(metrics=[function])
+    model.evaluate(*rows(8), verbose=0)
+    (whole,) = [metric for metric in model.metrics if getattr(metric, "metrics", None)]
+    (metric,) = whole.metrics
+    assert metric._fn is function
+    assert metric._variables == metric.variables
+    assert metric._metrics == []

@@ -308,6 +308,21 @@ TABLE = [
         [({"loss": "f", "is_row_mean": False}, "scalar-loss-not-mean")],
     ),
     (
+        model.check_own_metric,
+        [{"metric": "m", "adds_up": True}],
+        [({"metric": "m", "adds_up": False}, "metric-not-sum")],
+    ),
+    (
+        model.note_unasked_metric,
+        [{"metric": "m", "reason": ""}],
+        [({"metric": "m", "reason": "TypeError: strings"}, "metric-unasked")],
+    ),
+    (
+        model.check_optimizers_built,
+        [{"unbuilt": []}],
+        [({"unbuilt": ["adam", "adam_1"]}, "optimizer-not-built")],
+    ),
+    (
         model.check_own_step,
         [
             {"step": "train_step", "growth": 1.01, "is_random": False, "times": 8},
