@@ -57,6 +57,11 @@ _REFUSED = (  # What, why, and the heading in docs/errors.md.
         "step-scales-itself",
     ),
     (
+        "a custom step that clips gradients by their length itself",
+        "each replica's part would be clipped, not the sum",
+        "step-clips-itself",
+    ),
+    (
         "a custom step whose loss the optimizer does not scale, with synchronized "
         "BatchNormalization and uneven batches",
         "a replica's part cannot be weighed after the layer has met the others",

@@ -72,8 +72,8 @@ def held_by(model: keras.Model, kind: type[T] | tuple[type[T], ...]) -> list[T]:
 
     >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
     >>> model.compile("sgd")
-    >>> [optimizer.name for optimizer in held_by(model, keras.optimizers.Optimizer)]
-    ['SGD']
+    >>> len(held_by(model, keras.optimizers.Optimizer))
+    1
     """
     found: dict[int, T] = {}
     for value in vars(model).values():

@@ -499,6 +499,33 @@ def check_step_names(step: str, names: Sequence[str]) -> Finding | None:
     )
 
 
+def check_step_clips(step: str, names: Sequence[str]) -> Finding | None:
+    """Returns a finding where a custom step clips gradients by their length itself.
+
+    Args:
+        step: The overridden method, such as `"train_step"`.
+        names: What its code refers to.
+
+    Example:
+
+    >>> print(check_step_clips("train_step", ["clip_by_global_norm"]).what)
+    The model's own train_step uses clip_by_global_norm.
+    """
+    used = [name for name in ("clip_by_global_norm", "clip_by_norm") if name in names]
+    if not used:
+        return None
+    return Finding(
+        "step-clips-itself",
+        "error",
+        what=f"The model's own {step} uses {', '.join(used)}.",
+        why="It would clip what each replica's rows give, before the sum over replicas, which is "
+        "not the clipped gradient of the whole batch.",
+        fix="Leave it to the optimizer, which clips after the sum: "
+        "keras.optimizers.Adam(global_clipnorm=1.0), or clipnorm=1.0 for each variable.",
+        cures=({"names": []},),
+    )
+
+
 _MENDED = {
     "clipping": (
         "clipping-after-sum",

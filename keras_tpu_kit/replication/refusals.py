@@ -9,7 +9,7 @@ from typing import Any
 
 import keras
 
-from keras_tpu_kit.checks.model import check_jit_compile, check_step_names
+from keras_tpu_kit.checks.model import check_jit_compile, check_step_clips, check_step_names
 from keras_tpu_kit.errors import ReplicationError, refuse
 from keras_tpu_kit.placement import placement_findings
 
@@ -21,7 +21,7 @@ def refuse_model(model: keras.Model) -> None:
 
     Raises:
         ReplicationError: If a variable was made outside the strategy's scope, XLA is asked for
-            explicitly, or a custom step divides by the number of replicas itself.
+            explicitly, or a custom step divides by the number of replicas or clips gradients itself.
     """
     replicas = model.distribute_strategy.num_replicas_in_sync
     if replicas == 1:
@@ -32,7 +32,9 @@ def refuse_model(model: keras.Model) -> None:
     for name in _OVERRIDABLE:
         if is_custom(model, name):
             code = inspect.unwrap(getattr(type(model), name)).__code__
-            refuse(ReplicationError, check_step_names(name, list(names_in(code))))
+            names = list(names_in(code))
+            refuse(ReplicationError, check_step_names(name, names))
+            refuse(ReplicationError, check_step_clips(name, names))
 
 
 def names_in(code: CodeType) -> Iterator[str]:

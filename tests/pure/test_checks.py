@@ -379,6 +379,11 @@ TABLE = [
         [({"step": "train_step", "names": ["num_replicas_in_sync"]}, "step-scales-itself")],
     ),
     (
+        model.check_step_clips,
+        [{"step": "train_step", "names": ["clip_by_value"]}],
+        [({"step": "train_step", "names": ["clip_by_global_norm"]}, "step-clips-itself")],
+    ),
+    (
         model.check_dropout,
         [{"layers": [], "num_replicas": 4}, {"layers": ["d"], "num_replicas": 1}],
         [({"layers": list("abcde"), "num_replicas": 4}, "same-mask-per-replica")],

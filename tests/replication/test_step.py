@@ -208,6 +208,15 @@ class Divides(keras.Sequential):
         return {"loss": tf.nn.compute_average_loss(tf.ones(1))}
 
 
+class Clips(keras.Sequential):
+    def train_step(self, data):
+        with tf.GradientTape() as tape:
+            loss = self.compute_loss(y=data[1], y_pred=self(data[0]))
+        grads, _ = tf.clip_by_global_norm(tape.gradient(loss, self.trainable_variables), 0.1)
+        self.optimizer.apply(grads, self.trainable_variables)
+        return {"loss": loss}
+
+
 def test_models_that_no_weighting_makes_right_are_refused():
     def refused(model):
         return code_of(ReplicationError, replicate(model).fit, X, Y, verbose=0)
@@ -215,12 +224,17 @@ def test_models_that_no_weighting_makes_right_are_refused():
     outside = keras.optimizers.SGD(0.1)
     with replicas(2).scope():
         summed = mlp(loss=total)
-        misplaced, divides = mlp(), Divides([keras.Input((5,)), keras.layers.Dense(1)])
+        misplaced = mlp()
+        divides, clips = (
+            kind([keras.Input((5,)), keras.layers.Dense(1)]) for kind in (Divides, Clips)
+        )
         misplaced.compile(outside, "mse")
         divides.compile("sgd", "mse")
+        clips.compile("sgd", "mse")
     assert refused(summed) == "scalar-loss-not-mean"
     assert refused(misplaced) == "variable-outside-scope"
     assert refused(divides) == "step-scales-itself"
+    assert refused(clips) == "step-clips-itself"
 
 
 def test_static_shapes_refuse_training_batches_of_unknown_size():
