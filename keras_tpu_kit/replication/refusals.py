@@ -21,7 +21,8 @@ def refuse_model(model: keras.Model) -> None:
 
     Raises:
         ReplicationError: If a variable was made outside the strategy's scope, XLA is asked for
-            explicitly, or a custom step divides by the number of replicas or clips gradients itself.
+            explicitly, or a custom step divides by the number of replicas, or clips gradients,
+            itself.
     """
     replicas = model.distribute_strategy.num_replicas_in_sync
     if replicas == 1:
