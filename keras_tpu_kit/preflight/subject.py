@@ -160,8 +160,10 @@ def _unfilled_variables(shared: dict[Any, tf.Tensor]) -> Iterator[None]:
     def create(next_creator: Callable[..., Any], **how: Any) -> Any:
         initial = how.get("initial_value")
         if callable(initial):
-            with tf.__internal__.FuncGraph("shape").as_default():
-                spec = tf.convert_to_tensor(initial())
+            spec = _declared(initial)
+            if spec is None:
+                with tf.__internal__.FuncGraph("shape").as_default():
+                    spec = tf.convert_to_tensor(initial())
             is_large = spec.shape.is_fully_defined() and (
                 spec.shape.num_elements() * spec.dtype.size >= _UNFILLED_FROM_BYTES
             )
@@ -171,6 +173,22 @@ def _unfilled_variables(shared: dict[Any, tf.Tensor]) -> Iterator[None]:
 
     with tf.variable_creator_scope(create):
         yield
+
+
+def _declared(initial: Callable[[], Any]) -> tf.TensorSpec | None:
+    """Returns the shape and dtype of what a function of Keras's will return, if it tells.
+
+    Keras hands TensorFlow a function that closes over its own variable, which knows both. To run
+    it only to see them takes a third of the time of building a large model.
+    """
+    code = getattr(initial, "__code__", None)
+    cells = getattr(initial, "__closure__", None) or ()
+    names = code.co_freevars if code else ()
+    owner = dict(zip(names, cells, strict=True)).get("self")
+    variable = owner and owner.cell_contents
+    if not isinstance(variable, keras.Variable):
+        return None
+    return tf.TensorSpec(variable.shape, variable.dtype)
 
 
 def _with_policy(model: keras.Model, policy: str) -> keras.Model:

@@ -211,3 +211,18 @@ def test_a_metric_keeps_its_function_its_variables_and_its_parts_by_these_names(
     assert metric._fn is function
     assert metric._variables == metric.variables
     assert metric._metrics == []
+
+
+def test_a_variable_is_made_by_a_function_that_knows_it():
+    given = []
+
+    def create(next_creator, **how):
+        given.append(how["initial_value"])
+        return next_creator(**how)
+
+    with tf.variable_creator_scope(create):
+        variable = keras.Variable(keras.initializers.GlorotUniform(), shape=(3, 2), name="v")
+    (made_by,) = given
+    names = made_by.__code__.co_freevars
+    assert made_by.__closure__[names.index("self")].cell_contents is variable
+    assert tuple(variable.shape) == (3, 2)
