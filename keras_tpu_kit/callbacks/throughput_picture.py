@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from keras_tpu_kit.throughput import Throughput, total
 
@@ -113,4 +114,5 @@ def _draw_times(axes: Axes, run: Throughput) -> None:
         value = run.execution_percentile(percent) * 1e3
         label = f"{'median' if percent == 50 else 'p95'} {value:,.3g} ms"
         axes.axvline(value, color=_ORANGE, linestyle=style, linewidth=1.6, label=label)
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set(xlabel="milliseconds per execution", ylabel="executions")
