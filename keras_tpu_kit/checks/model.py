@@ -31,8 +31,8 @@ def check_variable_placement(
         what=f"The variable {name!r} of {owner} is not on the {num_replicas} replicas.",
         why="It was made outside strategy.scope(): it would stay on one device, be updated by "
         "one replica, or stop training with an empty AssertionError.",
-        fix="Make it in ModelFactory.build or compile_args, which the kit calls in the scope, or "
-        "under `with strategy.scope():`.",
+        fix="Make it in ModelFactory.build or compile_args, which the kit calls in the scope; call "
+        "compile again under `with model.distribute_strategy.scope():`.",
         cures=({"is_on_all_replicas": True},),
     )
 

@@ -117,6 +117,21 @@ def _parts(strategy: tf.distribute.Strategy, leaf: Any) -> tuple[Any, ...]:
     return tuple(strategy.experimental_local_results(leaf))
 
 
+def in_memory_of_its_own(data: Any) -> Any:
+    """Returns a copy of one replica's part of a batch, for replicas on a CPU.
+
+    TensorFlow may compute in place where it sees no other user of the memory. It does not see that
+    a slice of a batch lies in an array of NumPy's, such as one that a `PyDataset` cuts batches
+    from: the array itself would be written to.
+
+    Args:
+        data: Tensors, any structure; parts that are `None` stay so.
+    """
+    return tree.map_structure(
+        lambda leaf: None if leaf is None else tf.raw_ops.DeepCopy(x=leaf), data
+    )
+
+
 def is_split(batch: Any) -> bool:
     """Returns whether a batch lies on several replicas already."""
     return any(isinstance(leaf, tf.distribute.DistributedValues) for leaf in tree.flatten(batch))

@@ -32,6 +32,7 @@ class Execution:
         self._model = model
         self._strategy = model.distribute_strategy
         self._several = self._strategy.num_replicas_in_sync > 1
+        self._on_cpu = batches.is_on_cpu(self._strategy)
         self._steps = int(model.steps_per_execution)
         self._progress = progress
         self._name = f"{name.removesuffix('_step')}_on_batch"
@@ -148,6 +149,8 @@ class Execution:
         mask = None
         if isinstance(data, padding.Padded):
             data, mask = data
+        if self._on_cpu:
+            data = batches.in_memory_of_its_own(data)
         share = ReplicaShare(rows, total, mask, loss_tracker=self._model._loss_tracker)
         with running(share):
             with normalization.kept_where_empty(share, self._own_statistics):

@@ -59,6 +59,7 @@ def statistics_of(model: Any, *, of_own_layers: bool = False) -> list[tf.Variabl
         variable.value
         for layer in model._flatten_layers()
         if layer.trainable and not getattr(layer, "synchronized", False)
+        if not getattr(layer, "stateful", False)  # A recurrent layer's states are those of rows.
         if not (of_own_layers and isinstance(layer, keras.layers.BatchNormalization))
         for variable in layer._non_trainable_variables
         if tf.as_dtype(variable.dtype).is_floating and variable.aggregation == "none"

@@ -23,7 +23,8 @@ from keras_tpu_kit.checks.model import check_static_batch
 from keras_tpu_kit.errors import DataError, refuse
 from keras_tpu_kit.replication.batches import in_several_processes, is_on_cpu
 
-# Any number serves: shapes other than the batch are what building needs to know.
+# Any number serves where the model names none: shapes other than the batch are what building
+# needs to know.
 _BUILD_ROWS = 2
 
 
@@ -97,7 +98,7 @@ def build(model: Any, batch: Any) -> None:
         missing = not is_built(model) or any(p is not None and not p.built for p in parts)
         # A model that is only a container of others, such as a GAN, cannot be called.
         if missing and type(model).call is not keras.Model.call:
-            model._symbolic_build(data_batch=tree.map_structure(to_symbolic, batch))
+            model._symbolic_build(data_batch=_symbolic(model, batch))
         if model.optimizer is not None and not model.optimizer.built:
             model.optimizer.build(model.trainable_variables)
 
@@ -113,7 +114,7 @@ def build_layers(model: Any, batch: Any) -> None:
         return
     local = tree.map_structure(model.distribute_strategy.experimental_local_results, batch)
     x, _, _ = keras.utils.unpack_x_y_sample_weight(
-        tree.map_structure_up_to(batch, lambda parts: to_symbolic(parts[0]), local)
+        _symbolic(model, tree.map_structure_up_to(batch, lambda parts: parts[0], local))
     )
     with _scope(model):
         backend.compute_output_spec(model, tree.map_structure(_to_keras, x), training=False)
@@ -131,18 +132,26 @@ def _scope(model: Any) -> contextlib.AbstractContextManager[Any]:
 
 def element_spec(epoch_iterator: Any) -> Any:
     """Returns the structure of one replica's batches, as `tf.TypeSpec`s."""
-    return tree.map_structure(_first_replica, epoch_iterator._distributed_dataset.element_spec)
+    return of_first_replica(epoch_iterator._distributed_dataset.element_spec)
 
 
-def _first_replica(spec: Any) -> Any:
-    return getattr(spec, "_value_specs", (spec,))[0]
+def of_first_replica(spec: Any) -> Any:
+    """Returns what a distributed dataset's `element_spec` says of one replica's batches."""
+    return tree.map_structure(lambda each: getattr(each, "_value_specs", (each,))[0], spec)
 
 
-def to_symbolic(part: Any) -> Any:
+def to_symbolic(part: Any, rows: int = _BUILD_ROWS) -> Any:
     """Returns the `tf.TensorSpec` of a few rows of one part of a batch, or `None` for no part."""
     if part is None or isinstance(part, tf.OptionalSpec):
         return None
-    return tf.TensorSpec([_BUILD_ROWS, *part.shape[1:]], part.dtype)
+    return tf.TensorSpec([rows, *part.shape[1:]], part.dtype)
+
+
+def _symbolic(model: Any, batch: Any) -> Any:
+    # A model may be made for one size of batch, such as one with a stateful recurrent layer.
+    declared = [each.shape[0] for each in getattr(model, "inputs", None) or [] if each.shape]
+    rows = next((size for size in declared if size), _BUILD_ROWS)
+    return tree.map_structure(lambda part: to_symbolic(part, rows), batch)
 
 
 def _to_keras(spec: Any) -> Any:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
+
+from keras_tpu_kit.replication import preparation
 
 
 class InputPosition:
@@ -56,7 +57,8 @@ class InputPosition:
             self._take(self._ahead)
             self._ahead = 0
         if self._restore_metrics is not None:
-            _build(self._model, iterator)
+            # Keras would make the metrics' variables in the first step.
+            preparation.build(self._model, preparation.of_first_replica(iterator.element_spec))
             self._restore_metrics()
             self._restore_metrics = None
         if self._to_replay > 0:
@@ -96,17 +98,3 @@ def replayed_steps(model: Any) -> int:
 def _take_batches(iterator: Any, count: Any) -> None:
     for _ in tf.range(count):
         iterator.get_next()
-
-
-def _build(model: Any, iterator: Any) -> None:
-    """Makes the variables of metrics that Keras would make in the first step."""
-    parts = (model._compile_metrics, model._compile_loss)
-    if all(part is None or part.built for part in parts):
-        return
-    scope = model._distribute_strategy.scope() if model._distribute_strategy else None
-    spec = iterator.element_spec
-    batch = tf.nest.map_structure(
-        lambda each: tf.TensorSpec((2, *each.shape[1:]), each.dtype), spec
-    )
-    with scope or contextlib.nullcontext():
-        model._symbolic_build(data_batch=batch)

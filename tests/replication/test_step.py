@@ -231,6 +231,9 @@ def test_models_that_no_weighting_makes_right_are_refused():
         misplaced.compile(outside, "mse")
         divides.compile("sgd", "mse")
         clips.compile("sgd", "mse")
+        anew = mlp()
+    anew.compile("adam", "mse", metrics=["mae"])  # Outside, as after unfreezing layers.
+    assert refused(anew) == "variable-outside-scope"
     assert refused(summed) == "scalar-loss-not-mean"
     assert refused(misplaced) == "variable-outside-scope"
     assert refused(divides) == "step-scales-itself"
@@ -259,3 +262,52 @@ def test_notes_tell_what_is_mended():
         "own-mask-per-replica",
         "batchnorm-per-replica",
     ]
+
+
+def test_a_recurrent_state_is_kept_for_each_row():
+    rows = np.random.RandomState(2).rand(48, 4, 3).astype("float32")
+
+    def trained(strategy, rows_each):
+        keras.utils.set_random_seed(5)
+        with strategy.scope():
+            layers = [keras.Input((4, 3), batch_size=rows_each)]
+            layers += [keras.layers.LSTM(3, stateful=True), keras.layers.Dense(1)]
+            model = keras.Sequential(layers)
+            model.compile("sgd", "mse", metrics=["mae"], steps_per_execution=3)
+        replicate(model).fit(rows, Y[:48], batch_size=16, epochs=2, shuffle=False, verbose=0)
+        return model
+
+    one = trained(tf.distribute.OneDeviceStrategy("cpu:0"), 16)
+    two = trained(replicas(2), 8)
+    for mine, theirs in zip(two.trainable_weights, one.trainable_weights, strict=True):
+        np.testing.assert_allclose(mine.numpy(), theirs.numpy(), rtol=1e-4, atol=1e-6)
+
+
+def test_arrays_that_batches_are_cut_from_are_not_written_to():
+    def aligned(values):
+        room = np.zeros(values.nbytes + 64, "uint8")
+        start = -room.ctypes.data % 64
+        found = room[start : start + values.nbytes].view(values.dtype).reshape(values.shape)
+        found[:] = values
+        return found
+
+    class Slices(keras.utils.PyDataset):
+        def __init__(self, *columns):
+            super().__init__()
+            self.columns = columns
+
+        def __len__(self):
+            return 3
+
+        def __getitem__(self, index):
+            return tuple(each[index * 16 : index * 16 + 16] for each in self.columns)
+
+    x, y = aligned(X[:48]), aligned(Y[:48])
+    one, two = pair()
+    losses = [
+        model.fit(Slices(x, y), epochs=3, shuffle=False, verbose=0).history["loss"]
+        for model in (two, one)
+    ]
+    np.testing.assert_allclose(*losses, rtol=1e-5)
+    np.testing.assert_array_equal(x, X[:48])
+    np.testing.assert_array_equal(y, Y[:48])
