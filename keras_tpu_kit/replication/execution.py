@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -50,8 +49,7 @@ class Execution:
         if not model.run_eagerly:
             if model.jit_compile:
                 self._step = tf.function(self._step, reduce_retracing=True, jit_compile=True)
-            compiled = functools.partial(tf.function, autograph=False, reduce_retracing=True)
-            self._fused, self._single = compiled(self._run_steps), compiled(self._run_batch)
+            self._fused, self._single = _in_graph(self._run_steps), _in_graph(self._run_batch)
 
     def __call__(self, iterator: Any, may_end: bool = True) -> Logs:
         """Returns the logs after the next steps of `iterator`.
@@ -176,6 +174,12 @@ class Execution:
             return own
         results = self._model.get_metrics_result()
         return {key: results[key] for key in results if key in self._metric_names} | own
+
+
+def _in_graph(method: Callable[..., Any]) -> Any:
+    # A function of its own: TensorFlow counts how often one is traced, and would warn of retracing
+    # where a search only trains one model after another.
+    return tf.function(lambda *args: method(*args), autograph=False, reduce_retracing=True)
 
 
 class _OwnLogsFoundError(Exception):
