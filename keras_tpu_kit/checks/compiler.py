@@ -96,6 +96,26 @@ def check_compiler_versions(
     )
 
 
+def check_timeout(seconds: float) -> Finding | None:
+    """Returns a finding where a time limit gives the compiler no time.
+
+    Example:
+
+    >>> check_timeout(-1.0).code
+    'timeout-not-positive'
+    """
+    if seconds > 0:  # Not where it is not a number.
+        return None
+    return Finding(
+        "timeout-not-positive",
+        "error",
+        what=f"A time limit of {seconds:g} s leaves the compiler no time.",
+        why="It is the seconds that one compilation may take.",
+        fix="Use --timeout 900 (timeout=900), or more.",
+        cures=({"seconds": 900.0},),
+    )
+
+
 def no_interpreter(python: str, problem: str) -> Finding:
     """Returns the finding for a compiler's interpreter that cannot be asked.
 

@@ -140,6 +140,26 @@ def check_jit_compile(jit_compile: bool | str | None, num_replicas: int) -> Find
     )
 
 
+def check_run_eagerly(run_eagerly: bool) -> Finding | None:
+    """Returns a finding where a model that is meant for a TPU runs its steps eagerly.
+
+    Example:
+
+    >>> check_run_eagerly(True).code
+    'eager-on-tpu'
+    """
+    if not run_eagerly:
+        return None
+    return Finding(
+        "eager-on-tpu",
+        "error",
+        what="The model is compiled with run_eagerly=True.",
+        why="TPUStrategy runs compiled steps only, and refuses others: NotImplementedError.",
+        fix="Leave out run_eagerly=True; it is for finding faults on a CPU.",
+        cures=({"run_eagerly": False},),
+    )
+
+
 def check_gradient_accumulation(
     gradient_accumulation_steps: int | None, num_replicas: int
 ) -> Finding | None:

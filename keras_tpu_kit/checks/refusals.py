@@ -11,6 +11,7 @@ from keras_tpu_kit.errors import Finding
 _NODE = re.compile(r"\{\{node ([^}]+)\}\}|node `([^`]+)`")
 _TENSOR = re.compile(r"\b([\w.]+(?:/[\w.]+)+)(?::\d+)?")
 _OP = re.compile(r"No registered '(\w+)' OpKernel|with op (\w+) must be")
+_CALLED = re.compile(r"Exception encountered when calling (\w+)\.call\(\)")
 _SIZE = r"([\d.]+)([KMGT]?)"
 # The compiler foresees that a step cannot fit, or finds it when it places the last buffers.
 _MEMORY = re.compile(rf"\({_SIZE}\) exceeds available HBM \({_SIZE}\)|Used {_SIZE} of {_SIZE} hbm")
@@ -223,6 +224,32 @@ def layer_of(message: str, layer_names: Iterable[str]) -> str | None:
     return None
 
 
+def called_class(message: str) -> str | None:
+    """Returns the class of the layer in whose call an error arose, as Keras says, or `None`.
+
+    Example:
+
+    >>> called_class("ValueError: Exception encountered when calling Noisy.call().")
+    'Noisy'
+    """
+    match = _CALLED.search(message)
+    return match[1] if match else None
+
+
+def headline(message: str) -> str:
+    """Returns the first line of a message that says something.
+
+    Example:
+
+    >>> headline("ValueError: Exception encountered when calling Sequential.call().\\n\\nOf rank 3")
+    'ValueError: Of rank 3'
+    """
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    if len(lines) > 1 and _CALLED.search(lines[0]):
+        return lines[0].partition(": ")[0] + ": " + lines[1]
+    return lines[0] if lines else "no message"
+
+
 def op_of(message: str) -> str | None:
     """Returns the type of the TensorFlow op that a message refuses, or `None`.
 
@@ -257,7 +284,7 @@ def explain_refusal(
     """
     place = layer or "the step"
     at = f" ({where})" if where else ""
-    first = next((line.strip() for line in message.splitlines() if line.strip()), "no message")
+    first = headline(message)
     if stage == "trace":
         for kind in _TRACES:
             if re.search(kind.pattern, message):
@@ -273,7 +300,7 @@ def explain_refusal(
             "error",
             what=f"TensorFlow cannot trace {place}{at}: {_shortened(first)}",
             why="The step has to become a graph before it can be compiled for anything.",
-            fix="Run model.train_on_batch on one batch: it fails in the same place.",
+            fix="Run model.train_on_batch on one batch of your data: it shows the whole traceback.",
         )
     op = op_of(message)
     if re.search(_LOOP.pattern, message):

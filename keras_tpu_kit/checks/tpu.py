@@ -15,6 +15,7 @@ SUBLANES, LANES = 8, 128
 LARGE_PRODUCT = 4 * LANES * LANES
 PADDING_WORTH_SAYING = 0.5
 FLOPS_WORTH_SAYING = 0.05
+_SHORTEST_STEP = 1e-4
 # The last TensorFlow with a release for TPUs. Source: the requirements of Keras itself.
 LAST_TPU_TENSORFLOW = "2.19.1"
 
@@ -183,7 +184,7 @@ def check_static_shape(column: str, shape: Sequence[int | None]) -> Finding | No
         "Call .batch(size, drop_remainder=True), or pass the data to ktk.make_dataset(data, plan)."
         if axis == 0
         else "Pad to one length in the dataset: .padded_batch(size, padded_shapes=..., "
-        "drop_remainder=True), and mask the padding in the model."
+        "drop_remainder=True), give keras.Input that length, and mask the padding in the model."
     )
     return Finding(
         "shape-not-static",
@@ -195,21 +196,23 @@ def check_static_shape(column: str, shape: Sequence[int | None]) -> Finding | No
     )
 
 
-def check_input_rate(delivered: float, consumed: float) -> Finding | None:
+def check_input_rate(delivered: float, consumed: float, step_seconds: float) -> Finding | None:
     """Returns a warning where a dataset delivers fewer rows than the slice would consume.
 
     Args:
         delivered: Rows per second that the dataset delivered, measured on this machine.
         consumed: Rows per second that the slice would consume, as estimated.
+        step_seconds: Seconds of one step, as estimated. Of steps below 0.1 ms a roofline does
+            not tell the pace: starting them takes longer.
 
     Example:
 
-    >>> print(check_input_rate(10_000, 80_000).what)
+    >>> print(check_input_rate(10_000, 80_000, 0.02).what)
     The dataset delivers 10,000 rows a second here, and the slice would consume 80,000.
-    >>> check_input_rate(90_000, 80_000) is None
+    >>> check_input_rate(90_000, 80_000, 0.02) is None
     True
     """
-    if delivered >= consumed or not math.isfinite(consumed):
+    if delivered >= consumed or not math.isfinite(consumed) or step_seconds < _SHORTEST_STEP:
         return None
     return Finding(
         "input-bound",
@@ -266,7 +269,9 @@ def check_labels(lowest: int, highest: int, classes: int) -> Finding | None:
         "outputs.",
         why="Sparse losses read label i as output i, counted from 0; a TPU does not check, and "
         "the loss turns NaN.",
-        fix=f"Use labels from 0 to {classes - 1}, or {highest + 1} outputs.",
+        fix=f"Use labels from 0 to {classes - 1}"
+        + (f", or {highest + 1} outputs." if highest >= classes else "; ")
+        + ("" if highest >= classes else "a loss may leave one out: ignore_class=-1."),
         cures=({"classes": highest + 1},) if lowest >= 0 else (),
     )
 
@@ -383,6 +388,41 @@ def check_tensorflow_for_tpu(wheels: Sequence[tuple[str, str]]) -> Finding | Non
     )
 
 
+def check_price(name: str, price: float, rows: Sequence[str], has_row: bool) -> Finding | None:
+    """Returns a finding where the price of an hour goes into no row, or is none.
+
+    Args:
+        name: TPU type.
+        price: Of one hour.
+        rows: TPU types that are compared, or none.
+        has_row: Whether the type is one of them, under whatever name.
+
+    Example:
+
+    >>> print(check_price("v2-32", 8.0, ["v2-8", "v3-8"], False).fix)
+    Give the price of one of v2-8, v3-8.
+    """
+    if price < 0 or not math.isfinite(price):
+        return Finding(
+            "price-unreadable",
+            "error",
+            what=f"{price} is no price of an hour of {name}.",
+            why="The cost of an epoch is its hours times the price.",
+            fix="Give a number from 0: --price v3-8=8.0 .",
+            cures=({"price": 8.0},),
+        )
+    if has_row:
+        return None
+    return Finding(
+        "price-unused",
+        "error",
+        what=f"The price of {name} would go into no row.",
+        why="Costs stand in the comparison of TPU types.",
+        fix=f"Give the price of one of {', '.join(rows)}." if rows else "Ask for --tpu all .",
+        cures=({"has_row": True},),
+    )
+
+
 def check_prices(priced: Sequence[str], num_samples: int | None) -> Finding | None:
     """Returns a finding where the cost of an epoch is asked for and its rows are not known.
 
@@ -414,7 +454,7 @@ def largest_batch(per_replica: int, refused: int | None, num_replicas: int) -> F
 
     Args:
         per_replica: Rows on one replica that the compiler accepts.
-        refused: The next size tried, which it refuses, or `None` where none was.
+        refused: The smallest size that it refuses, or `None` where none was tried.
         num_replicas: Replicas in sync.
 
     Example:
@@ -423,6 +463,8 @@ def largest_batch(per_replica: int, refused: int | None, num_replicas: int) -> F
     The largest batch that fits is 176 rows on each of 8 replicas, 1408 in all.
     """
     proof = f"{refused} is refused" if refused else "no larger one was tried"
+    if refused and refused - per_replica > SUBLANES:
+        proof += "; what lies between was not tried"
     return Finding(
         "largest-batch",
         "info",
@@ -452,7 +494,7 @@ def nothing_fits(needed: int, available: int, tpu: str) -> Finding:
         what=f"Not even one row fits: the step needs {gigabytes(needed)}, and a replica of {tpu} "
         f"has {gigabytes(available)}.",
         why="Data parallelism holds all weights and the optimizer's state on every replica.",
-        fix="Use a type with more memory (v5p-8), an optimizer with fewer slots (SGD, Adafactor), "
+        fix="Use a type with more memory (v5p-8), an optimizer with fewer slots (SGD), "
         "a smaller embedding; or model parallelism, which this kit does not do: "
         "keras.distribution.ModelParallel on Keras's JAX backend "
         "(https://keras.io/api/distribution/).",

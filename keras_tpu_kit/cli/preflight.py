@@ -5,15 +5,18 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import re
 import sys
 from typing import Any
 
 from rich.console import Console
 
 from keras_tpu_kit import backend
+from keras_tpu_kit.checks.compiler import check_timeout
+from keras_tpu_kit.cli.files import require_folder
 from keras_tpu_kit.cli.quiet import native_logs_kept, terminal
-from keras_tpu_kit.errors import Finding, PreflightError
-from keras_tpu_kit.tpu_types import COMPARED
+from keras_tpu_kit.errors import Finding, PreflightError, refuse
+from keras_tpu_kit.tpu_types import COMPARED, tpu_type
 
 DEMO = "keras_tpu_kit.preflight.demo:Mnist"
 _DEFAULT_TIMEOUT = 900.0
@@ -45,6 +48,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--batch", type=int, metavar="ROWS", help="rows of a step, all replicas")
     size.add_argument("--per-replica-batch", type=int, metavar="ROWS", help="rows on one replica")
+    parser.add_argument(
+        "--steps-per-epoch", type=int, metavar="STEPS", help="for data without an end"
+    )
     parser.add_argument("--samples", type=int, help="training rows, where the data does not tell")
     parser.add_argument("--remote", action="store_true", help="the TPU is on another machine")
     parser.add_argument(
@@ -83,6 +89,10 @@ def run(args: argparse.Namespace) -> int:
     if bool(args.subject) == args.demo:
         raise PreflightError(_what_to_examine(args.subject))
     prices = dict(map(_price, args.price))
+    if not re.match(r"all$|gpu|cpu", args.tpu.lower()):
+        tpu_type(args.tpu)  # A mistyped name is told before TensorFlow is imported.
+    refuse(PreflightError, check_timeout(args.timeout))
+    require_folder(args.html)
     # TensorFlow and the compiler write much to standard error that is nobody's concern.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
@@ -105,22 +115,25 @@ def run(args: argparse.Namespace) -> int:
         def on_row(row: Any) -> None:
             status.print(_row_line(row))
 
-        found = run_preflight(
-            DEMO if args.demo else args.subject,
-            tpu=args.tpu,
-            global_batch_size=_demo_batch(args, GLOBAL_BATCH_SIZE),
-            per_replica_batch_size=args.per_replica_batch,
-            num_samples=args.samples,
-            remote=args.remote,
-            search=args.largest_batch or "auto",
-            suggest=args.suggest or "auto",
-            prices=prices,
-            compiler_python=args.compiler_python,
-            timeout=args.timeout,
-            use_cache=not args.no_cache,
-            progress=progress,
-            on_row=on_row,
-        )
+        # What the user's code prints is no part of the JSON.
+        with contextlib.redirect_stdout(sys.stderr if args.json else sys.stdout):
+            found = run_preflight(
+                DEMO if args.demo else args.subject,
+                tpu=args.tpu,
+                global_batch_size=_demo_batch(args, GLOBAL_BATCH_SIZE),
+                per_replica_batch_size=args.per_replica_batch,
+                steps_per_epoch=args.steps_per_epoch,
+                num_samples=args.samples,
+                remote=args.remote,
+                search=args.largest_batch or "auto",
+                suggest=args.suggest or "auto",
+                prices=prices,
+                compiler_python=args.compiler_python,
+                timeout=args.timeout,
+                use_cache=not args.no_cache,
+                progress=progress,
+                on_row=on_row,
+            )
     if args.html:
         from keras_tpu_kit.preflight.page import write_page
 

@@ -84,6 +84,24 @@ def _labels(loss: Any, output: Any) -> tf.TensorSpec:
     return tf.TensorSpec(output.shape, "float32")
 
 
+def labels_guessed(labels: Any) -> Finding:
+    """Returns the note that a step which cannot be traced was given labels made up.
+
+    Args:
+        labels: Their specs.
+    """
+    told = ", ".join(
+        f"{spec.dtype.name} {tuple(spec.shape)}" for spec in keras.tree.flatten(labels)
+    )
+    return Finding(
+        "labels-guessed",
+        "info",
+        what=f"The labels were taken to be {told}, since there is no data.",
+        why="A model says what its inputs are, but not what its loss takes.",
+        fix="Pass data (or data() in a ModelFactory): run_preflight(get_model, (x, y)).",
+    )
+
+
 def _shapes_unknown() -> Finding:
     return Finding(
         "shapes-unknown",

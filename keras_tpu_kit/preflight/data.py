@@ -54,6 +54,7 @@ def draw(
     *,
     clock: Callable[[], float],
     num_classes: int | None = None,
+    ignored_label: int | None = None,
     most_batches: int = MOST_BATCHES,
     most_seconds: float = MOST_SECONDS,
 ) -> Drawn:
@@ -63,6 +64,7 @@ def draw(
         dataset: Yields batches as `fit` gets them.
         clock: Gives seconds.
         num_classes: Outputs that integer labels choose from, or `None`.
+        ignored_label: A label that the loss leaves out, or `None`.
         most_batches: Batches after which to stop.
         most_seconds: Seconds after which to stop.
 
@@ -92,8 +94,9 @@ def draw(
             if np.issubdtype(values.dtype, np.floating):
                 wrong = ~np.isfinite(values.reshape(count, -1)).all(axis=1)
                 bad[name] = bad.get(name, 0) + int(wrong.sum())
-            elif name == "y" and np.issubdtype(values.dtype, np.integer) and values.size:
-                labels += [int(values.min()), int(values.max())]
+            elif name == "y" and np.issubdtype(values.dtype, np.integer):
+                counted = values if ignored_label is None else values[values != ignored_label]
+                labels += [int(counted.min()), int(counted.max())] if counted.size else []
         timed_rows += count if batches else 0
         batches, rows = batches + 1, rows + count
         before = clock()

@@ -71,6 +71,12 @@ class Examination:
         self.spec = batch_of_model(self.model) if spec is None else spec
         subject.build_layers(self.model, with_rows(self.spec, 2))
 
+    @property
+    def declared_rows(self) -> int | None:
+        """The size of batch that the model itself is made for, if it is made for one."""
+        sizes = (each.shape[0] for each in getattr(self.model, "inputs", None) or [])
+        return next((int(size) for size in sizes if size), None)
+
     def on(self, tpu: TpuType) -> Examination:
         """Returns the same examination on another TPU type."""
         other = object.__new__(Examination)
@@ -161,6 +167,7 @@ class Examination:
             rules.check_dynamic_shapes(self._places(program.dynamic_layers)),
             rules.check_matrix_dtype(float32_share(program.products)),
             model_rules.check_jit_compile(self.model.jit_compile, self.tpu.num_replicas),
+            model_rules.check_run_eagerly(self.model.run_eagerly),
         ]
         advice = (
             rules.check_padding(each.layer, each.rows, each.depth, each.columns, each.share)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
@@ -13,10 +14,16 @@ from keras_tpu_kit.callbacks.examination import plan_problems
 from keras_tpu_kit.checks import batches as batch_rules
 from keras_tpu_kit.checks import data as data_rules
 from keras_tpu_kit.checks import tpu as rules
+from keras_tpu_kit.checks.compiler import check_timeout
 from keras_tpu_kit.datasets import inspect_data, make_dataset, plan_for_data
-from keras_tpu_kit.errors import Finding, KitError
-from keras_tpu_kit.plan import DEFAULT_PER_REPLICA_BATCH, BatchPlan, plan_batches
-from keras_tpu_kit.preflight.batch import shape_findings
+from keras_tpu_kit.errors import Finding, KitError, PreflightError, refuse
+from keras_tpu_kit.plan import (
+    DEFAULT_PER_REPLICA_BATCH,
+    BatchPlan,
+    plan_batches,
+    require_count,
+)
+from keras_tpu_kit.preflight.batch import labels_guessed, shape_findings, with_rows
 from keras_tpu_kit.preflight.comparison import compare
 from keras_tpu_kit.preflight.data import Drawn, batch_hooks, draw, remote_findings
 from keras_tpu_kit.preflight.examination import Examination, How
@@ -26,7 +33,7 @@ from keras_tpu_kit.preflight.target import Target, target
 from keras_tpu_kit.topology import Topology
 from keras_tpu_kit.tpu_compiler import StepRefusedError, find_compiler
 from keras_tpu_kit.tpu_compiler.compiling import DEFAULT_TIMEOUT
-from keras_tpu_kit.tpu_types import COMPARED
+from keras_tpu_kit.tpu_types import COMPARED, tpu_type
 
 Wish = Literal["auto"] | bool
 
@@ -38,6 +45,7 @@ def run_preflight(
     *,
     global_batch_size: int | None = None,
     per_replica_batch_size: int | None = None,
+    steps_per_epoch: int | None = None,
     num_samples: int | None = None,
     validation_data: Any = None,
     callbacks: Sequence[keras.callbacks.Callback] = (),
@@ -66,6 +74,7 @@ def run_preflight(
             or `"gpu"`, `"cpu"`, `"gpu-4"`, for which data and plan are checked.
         global_batch_size: Rows of one step over all replicas.
         per_replica_batch_size: Rows of one step on one replica, in place of the global size.
+        steps_per_epoch: Steps of an epoch of data without an end.
         num_samples: Training rows, where the data does not tell.
         validation_data: The same as `data` for validation, or `None`.
         callbacks: As `fit` would get them.
@@ -73,7 +82,7 @@ def run_preflight(
         search: Whether to seek the largest batch that fits; `"auto"` where the batch does not.
         suggest: Whether to compile what bfloat16 and other optimizers save; `"auto"` where the
             batch does not fit.
-        prices: Price of an hour by TPU type, for the cost of an epoch in the comparison.
+        prices: Price of an hour by TPU type, for the cost of an epoch with `tpu="all"`.
         compiler_python: An interpreter that holds jax, jaxlib and libtpu, where this one does
             not.
         timeout: Seconds for one compilation.
@@ -83,7 +92,9 @@ def run_preflight(
         clock: Gives seconds.
 
     Raises:
-        PreflightError: If there is no compiler, or it does not answer.
+        PreflightError: If there is no compiler, or it does not answer; or if a price or the time
+            limit makes no sense.
+        PlanError: If a size is no count.
         HardwareError: If there is no such TPU type.
 
     Example:
@@ -93,7 +104,13 @@ def run_preflight(
     ```
     """
     started = clock()
-    where = target(COMPARED[1] if tpu == "all" else tpu)
+    compares = isinstance(tpu, str) and tpu.lower() == "all"
+    where = target(COMPARED[1] if compares else tpu)
+    refuse(PreflightError, check_timeout(timeout))
+    prices = {
+        _compared_name(name) or name: _price(name, price, compares)
+        for name, price in (prices or {}).items()
+    }
     compiler = find_compiler(compiler_python) if where.tpu is not None else None
     subject = Subject(factory, where.topology)
     if data is None:
@@ -102,41 +119,55 @@ def run_preflight(
     sizes = {
         "global_batch_size": global_batch_size,
         "per_replica_batch_size": per_replica_batch_size,
+        "steps_per_epoch": steps_per_epoch,
     }
     plan, findings = _plan(where.topology, data, validation_data, num_samples, sizes)
     subject.plan = plan
     findings += [*_environment(where), *_training(data, callbacks, plan, remote)]
     if plan is not None or data is None:  # A plan that was refused says enough.
         known = num_samples if plan is None else plan.num_samples
-        without_rows = rules.check_prices(list(prices or {}), known)
+        without_rows = rules.check_prices(list(prices), known)
         findings += [without_rows] if without_rows else []
     feed, spec, shapes = _feed(data, plan)
     findings += shapes
     report: dict[str, Any] = {"plan": plan, "drawn": None}
     rows = _rows(where.topology, plan, sizes)
     title = f"Preflight of {subject.name} for "
-    title += "all TPU types" if tpu == "all" else str(where.topology)
+    title += "all TPU types" if compares else str(where.topology)
     is_static = not any(finding.code == "shape-not-static" for finding in shapes)
     examination = None
     if where.tpu is not None and compiler is not None and is_static:
         how = How(compiler=compiler, timeout=timeout, use_cache=use_cache, progress=progress)
         try:
             examination = Examination(subject, spec, where.tpu, how)
-            if tpu == "all":
+            if plan is None and not any(sizes.values()):
+                rows = examination.declared_rows or rows
+            open_axes = shape_findings(with_rows(examination.spec, rows))
+            findings += open_axes
+            if compares and not open_axes:
                 report["compared"] = compare(
-                    examination, COMPARED, rows, plan, prices or {}, search, on_row
+                    examination, COMPARED, rows, plan, prices, search, on_row
                 )
-            report |= _examined(examination, rows, plan, search, suggest, findings)
+            if not open_axes:
+                report |= _examined(examination, rows, plan, search, suggest, findings)
         except StepRefusedError as error:
             findings.append(error.finding)
             report["original"] = error.original
+            if spec is None and error.stage == "trace" and examination is not None:
+                findings.append(labels_guessed(examination.spec[1]))
     if feed is not None:
         progress("drawing batches")
-        drawn = draw(feed, clock=clock, num_classes=_num_classes(examination))
+        drawn = draw(
+            feed,
+            clock=clock,
+            num_classes=_num_classes(examination),
+            ignored_label=_ignored_label(examination),
+        )
         report["drawn"] = drawn
         findings += [*drawn.findings, *_input_rate(drawn, report.get("estimate"))]
+    once = [each for place, each in enumerate(findings) if each not in findings[:place]]
     return PreflightReport(
-        title, findings, tpu=where.tpu, rows=rows, seconds=clock() - started, **report
+        title, once, tpu=where.tpu, rows=rows, seconds=clock() - started, **report
     )
 
 
@@ -197,7 +228,7 @@ def _plan(
     sizes: Mapping[str, int | None],
 ) -> tuple[BatchPlan | None, list[Finding]]:
     """Returns the plan for the data, or what is wrong with it."""
-    given = {name: size for name, size in sizes.items() if size is not None}
+    given = {name: require_count(name, size, 1) for name, size in sizes.items() if size is not None}
     if data is None and num_samples is None:
         size = sizes["global_batch_size"]
         wrong = size and batch_rules.check_global_batch(size, topology.num_replicas)
@@ -279,9 +310,30 @@ def _num_classes(examination: Examination | None) -> int | None:
     return int(size) if size is not None else None
 
 
+def _ignored_label(examination: Examination | None) -> int | None:
+    """Returns the label that the loss leaves out, such as that of pixels without a class."""
+    loss = getattr(examination.model, "loss", None) if examination else None
+    return getattr(loss, "ignore_class", None)
+
+
+def _compared_name(name: str) -> str | None:
+    """Returns the row of the comparison that a TPU type, by any of its names, is in."""
+    wanted = dataclasses.replace(tpu_type(name), name="")
+    rows = (row for row in COMPARED if dataclasses.replace(tpu_type(row), name="") == wanted)
+    return next(rows, None)
+
+
+def _price(name: str, price: float, compares: bool) -> float:
+    has_row = compares and _compared_name(name) is not None
+    refuse(PreflightError, rules.check_price(name, price, COMPARED if compares else (), has_row))
+    return price
+
+
 def _input_rate(drawn: Drawn, estimate: Any) -> list[Finding]:
     """Returns whether the slice would wait for the data."""
     if drawn.rows_per_second is None or estimate is None:
         return []
-    finding = rules.check_input_rate(drawn.rows_per_second, estimate.samples_per_second)
+    finding = rules.check_input_rate(
+        drawn.rows_per_second, estimate.samples_per_second, estimate.step_seconds
+    )
     return [finding] if finding else []

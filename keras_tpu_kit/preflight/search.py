@@ -30,8 +30,8 @@ class LargestBatch:
 
     Args:
         rows: Rows on one replica, or 0 where not even one row fits.
-        refused: The next multiple, which the compiler refused, or `None` where the tries ended
-            before, or the data holds no more.
+        refused: The smallest batch that the compiler refused, or `None` where the data holds no
+            more rows than fit.
         tries: What was asked, in order.
     """
 
@@ -42,7 +42,7 @@ class LargestBatch:
     @property
     def is_proven(self) -> bool:
         """Whether the next multiple of 8 was refused."""
-        return self.refused is not None
+        return self.refused is not None and self.refused - self.rows <= MULTIPLE
 
 
 def find_largest_batch(
@@ -51,7 +51,7 @@ def find_largest_batch(
     first: Try,
     *,
     most_rows: int | None = None,
-    most_tries: int = 10,
+    most_tries: int = 12,
 ) -> LargestBatch:
     """Returns the largest multiple of 8 rows that fits, by asking about few.
 
@@ -82,8 +82,7 @@ def find_largest_batch(
         if refused is not None and refused <= MULTIPLE:
             return _few_rows(ask, tries, fitting, refused, most_rows)
         if is_done or len(tries) > most_tries:
-            proven = refused if refused is not None and refused - fitting <= MULTIPLE else None
-            return LargestBatch(fitting, proven, tuple(tries))
+            return LargestBatch(fitting, refused, tuple(tries))
         tries.append(ask(_next_rows(tries, available_bytes, fitting, refused, most_rows)))
 
 

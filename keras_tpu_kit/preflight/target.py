@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import re
 
+from keras_tpu_kit.errors import HardwareError
 from keras_tpu_kit.topology import Accelerator, Topology
-from keras_tpu_kit.tpu_types import TpuType, tpu_type
+from keras_tpu_kit.tpu_types import TpuType, tpu_type, unknown_tpu
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +34,8 @@ def target(name: str) -> Target:
     >>> str(target("gpu-4").topology), str(target("v2-8").topology)
     ('4 replicas on GPU', '8 replicas on TPU (TPU v2)')
     """
+    if not isinstance(name, str):
+        raise HardwareError(unknown_tpu(str(name)))
     other = re.fullmatch(r"(gpu|cpu)(?:-(\d+))?", name.strip().lower())
     if other:
         accelerator: Accelerator = "gpu" if other[1] == "gpu" else "cpu"

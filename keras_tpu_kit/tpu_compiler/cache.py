@@ -44,7 +44,8 @@ def read(key: str) -> dict[str, Any] | None:
         answer = json.loads((cache_folder() / f"{key}.json").read_text())
     except (OSError, ValueError):
         return None
-    return answer if isinstance(answer, dict) else None
+    is_ours = isinstance(answer, dict) and answer.pop("key", None) == key
+    return answer if is_ours else None
 
 
 def write(key: str, answer: dict[str, Any]) -> None:
@@ -54,5 +55,5 @@ def write(key: str, answer: dict[str, Any]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         # A name of its own, since several processes may keep the same answer at once.
         with tempfile.NamedTemporaryFile("w", dir=folder, suffix=".part", delete=False) as part:
-            part.write(json.dumps(answer))
+            part.write(json.dumps({**answer, "key": key}))
         pathlib.Path(part.name).replace(folder / f"{key}.json")

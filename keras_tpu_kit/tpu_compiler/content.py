@@ -58,8 +58,13 @@ def model_content(model: keras.Model, batch: Any, step: str) -> Any:
 
 
 def _is_keras(kind: type) -> bool:
-    own_code = kind.__module__.partition(".")[0] == "keras"
-    return own_code and kind not in (keras.layers.Lambda, keras.layers.TorchModuleWrapper)
+    foreign = (keras.layers.Lambda, keras.layers.TorchModuleWrapper)
+    return _is_of_keras(kind.__module__) and kind not in foreign
+
+
+def _is_of_keras(module: str) -> bool:
+    # A user's own may be called keras_model.
+    return module.partition(".")[0] == "keras"
 
 
 def _is_all_keras(config: Any) -> bool:
@@ -70,6 +75,6 @@ def _is_all_keras(config: Any) -> bool:
         return config is None or isinstance(config, (str, int, float, bool))
     module = config.get("module")
     is_foreign = config.get("class_name") in ("function", "__lambda__", "Lambda") or (
-        isinstance(module, str) and module != "builtins" and not module.startswith("keras")
+        isinstance(module, str) and module != "builtins" and not _is_of_keras(module)
     )
     return not is_foreign and all(map(_is_all_keras, config.values()))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import re
 import warnings
+from collections.abc import Iterable
 from typing import Any
 
 import keras
@@ -12,6 +14,7 @@ import tensorflow as tf
 
 from keras_tpu_kit.checks import refusals as rules
 from keras_tpu_kit.datasets.inspection import named_columns
+from keras_tpu_kit.placement import held_by
 from keras_tpu_kit.stock_training import TRACE_ERRORS
 from keras_tpu_kit.tpu_compiler.program import (
     ProgramFacts,
@@ -98,6 +101,8 @@ def lower_step(model: keras.Model, batch: Any, step: str = "train_step") -> Lowe
 
 def trace_refusal(error: BaseException, model: keras.Model) -> StepRefusedError:
     """Returns the refusal for what tracing or building a step raised."""
+    if isinstance(error, RuntimeError) and error.__context__ is not None:
+        error = error.__context__  # Keras hides all but a ValueError behind one of its own.
     return refusal("trace", _text(error), model, where=_users_line(error))
 
 
@@ -107,7 +112,7 @@ def _captured(model: keras.Model, concrete: Any, batch: Any) -> tuple[Parameter,
         Parameter(name, "batch", tuple(spec.shape), spec.dtype.name)
         for name, spec in named_columns(batch)
     ]
-    roles = _roles(model)
+    roles = _roles(model, concrete.graph.variables)
     others = []
     for outer, inner in zip(concrete.captured_inputs, concrete.inputs[len(columns) :], strict=True):
         variable = roles.get(id(outer))
@@ -134,14 +139,26 @@ def _refuse_text(model: keras.Model, concrete: Any, parameters: tuple[Parameter,
             raise StepRefusedError(finding, original, "bridge")
 
 
-def _roles(model: keras.Model) -> dict[int, Parameter]:
-    """Returns what each variable belongs to, by the identity of its handle."""
+def _roles(model: keras.Model, touched: Iterable[tf.Variable]) -> dict[int, Parameter]:
+    """Returns what each variable belongs to, by the identity of its handle.
+
+    Args:
+        model: A compiled model.
+        touched: What the step's graph reads or writes, of which the model may not know.
+    """
+    optimizers = held_by(model, keras.optimizers.Optimizer)
     owners: tuple[tuple[Role, list[Any]], ...] = (
         ("weights", model.variables),
         ("metrics", model.metrics_variables),
-        ("optimizer", model.optimizer.variables if model.optimizer is not None else []),
+        ("optimizer", [variable for each in optimizers for variable in each.variables]),
     )
-    return {
+    unowned = {
+        id(variable.handle): Parameter(
+            variable.name, "others", tuple(variable.shape), variable.dtype.name
+        )
+        for variable in touched
+    }
+    return unowned | {
         id(variable.value.handle): Parameter(
             variable.path, role, tuple(variable.shape), tf.as_dtype(variable.dtype).name
         )
@@ -164,7 +181,8 @@ def _table(model: keras.Model, placeholder: Any) -> StepRefusedError:
 
 
 def _text(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
+    # Keras marks parts of a message for terminals.
+    return f"{type(error).__name__}: " + re.sub(r"\x1b\[[0-9;]*m", "", str(error))
 
 
 def _users_line(error: BaseException) -> str | None:

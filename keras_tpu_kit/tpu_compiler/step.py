@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from keras_tpu_kit.tpu_compiler.program import MatrixProduct, ProgramFacts
 
-Role = Literal["batch", "weights", "optimizer", "metrics", "constants"]
+Role = Literal["batch", "weights", "optimizer", "metrics", "others", "constants"]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -60,9 +60,17 @@ def refusal(
         needed, available = memory
         finding = rules.step_exceeds_memory(needed, available)
         return StepRefusedError(finding, original, stage, needed, available)
-    layer = rules.layer_of(original, layer_names(model))
+    layer = _called(original, model) or rules.layer_of(original, layer_names(model))
     finding = rules.explain_refusal(stage, original, layer=layer, where=where)
     return StepRefusedError(finding, original, stage)
+
+
+def _called(message: str, model: keras.Model) -> str | None:
+    """Returns the layer in whose call an error arose, where Keras names its class."""
+    kind = rules.called_class(message)
+    layers = model._flatten_layers(include_self=False)
+    names = [layer.name for layer in layers if type(layer).__name__ == kind]
+    return f"layer {names[0]!r}" if len(names) == 1 else None
 
 
 def layer_names(model: keras.Model) -> Iterable[str]:

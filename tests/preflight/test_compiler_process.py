@@ -119,6 +119,11 @@ def test_a_missing_extra_is_a_clear_error(tmp_path, capsys):
         (("missing.keras",), "There is no model file 'missing.keras'"),
         (("--demo", "--tpu", "v9-8"), "v5litepod-1"),
         (("--demo", "--price", "v3-8"), "--price v3-8=8.0"),
+        (("--demo", "--price", "v3-8=8"), "Ask for --tpu all"),
+        (("--demo", "--tpu", "all", "--price", "v2-32=8"), "one of v2-8, v3-8"),
+        (("--demo", "--timeout", "0"), "--timeout 900"),
+        (("--demo", "--html", "nowhere/page.html"), "mkdir -p"),
+        (("keras_tpu_kit.preflight.demo:Mnist", "--per-replica-batch", "-5"), "whole number"),
     ],
 )
 def test_a_wrong_argument_is_a_clear_error(arguments, words, capsys):

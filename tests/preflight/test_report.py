@@ -161,8 +161,148 @@ def test_an_input_that_is_too_slow_is_named():
 
     spec = (tf.TensorSpec((64, FEATURES)), tf.TensorSpec((64,), tf.int32))
     dataset = tf.data.Dataset.from_generator(slow, output_signature=spec)
-    report = run_preflight(small, dataset, tpu="v3-8", num_samples=64 * 64)
+
+    def wide():
+        model = keras.Sequential([keras.Input((FEATURES,)), keras.layers.Dense(4096)])
+        model.add(keras.layers.Dense(4096))
+        model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        return model
+
+    report = run_preflight(wide, dataset, tpu="v3-8", num_samples=64 * 64)
     assert "input-bound" in codes(report)
+    # Nobody knows the pace of steps this short.
+    assert "input-bound" not in codes(
+        run_preflight(small, dataset, tpu="v3-8", num_samples=64 * 64)
+    )
+
+
+def test_a_label_that_the_loss_leaves_out_is_no_fault():
+    x, y = rows()
+    y[5] = -1
+
+    def segments():
+        model = small()
+        model.compile("adam", keras.losses.SparseCategoricalCrossentropy(ignore_class=-1))
+        return model
+
+    assert "labels-out-of-range" not in codes(
+        run_preflight(segments, (x, y), tpu="v3-8", global_batch_size=64)
+    )
+    wrong = run_preflight(small, (x, y), tpu="v3-8", global_batch_size=64)
+    (finding,) = [each for each in wrong.findings if each.code == "labels-out-of-range"]
+    assert "or 4 outputs" not in finding.fix
+
+
+class Focal(keras.losses.Loss):
+    """Takes integers, and its name does not say so."""
+
+    def call(self, y_true, y_pred):
+        return keras.losses.sparse_categorical_crossentropy(y_true, y_pred, from_logits=True)
+
+
+def focal():
+    model = small()
+    model.compile("adam", Focal())
+    return model
+
+
+def eager():
+    model = small()
+    model.compile("adam", "sparse_categorical_crossentropy", run_eagerly=True)
+    return model
+
+
+def open_time():
+    model = keras.Sequential([keras.Input((None, 12)), keras.layers.LSTM(8)])
+    model.compile("adam", "mse")
+    return model
+
+
+def stateful():
+    layers = [keras.Input(batch_shape=(16, 5, 8)), keras.layers.LSTM(8, stateful=True)]
+    model = keras.Sequential([*layers, keras.layers.Dense(3)])
+    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    return model
+
+
+@pytest.mark.parametrize(
+    ("model", "code"),
+    [(focal, "labels-guessed"), (eager, "eager-on-tpu"), (open_time, "shape-not-static")],
+)
+def test_what_a_model_without_data_leaves_open_is_named(model, code):
+    report = run_preflight(model, tpu="v3-8")
+    assert code in codes(report)
+    assert report.has_errors
+
+
+def test_a_model_for_one_size_of_batch_is_examined_with_it():
+    report = run_preflight(stateful, tpu="v3-8")
+    assert report.rows == 16 and report.step is not None
+
+
+class Noisy(keras.layers.Layer):
+    """Draws from the generator that all of Keras shares, which no layer owns."""
+
+    def call(self, inputs):
+        return inputs + keras.random.normal(keras.ops.shape(inputs))
+
+
+class TwoOptimizers(keras.Sequential):
+    def compile(self, **kwargs):
+        super().compile(**kwargs)
+        self.other = keras.optimizers.Adam()
+
+    def train_step(self, data):
+        x, y = data
+        with tf.GradientTape() as tape:
+            loss = self.compute_loss(y=y, y_pred=self(x, training=True))
+        self.other.apply(tape.gradient(loss, self.trainable_weights), self.trainable_weights)
+        return {"loss": loss}
+
+
+def test_variables_that_the_model_does_not_list_are_part_of_the_step():
+    def noisy():
+        model = keras.Sequential([keras.Input((FEATURES,)), Noisy(), keras.layers.Dense(CLASSES)])
+        model.compile("sgd", "mse")
+        return model
+
+    def own():
+        model = TwoOptimizers([keras.Input((FEATURES,)), keras.layers.Dense(256)])
+        model.compile(loss="mse")
+        return model
+
+    assert run_preflight(noisy, tpu="v3-8").step is not None
+    memory = run_preflight(own, tpu="v3-8").memory
+    # Adam's two slots of a kernel of 16 x 256 and a bias, in tiles of 8 x 128.
+    assert memory.optimizer >= 2 * 4 * (16 * 256 + 256)
+
+
+def test_an_error_in_a_layer_names_the_layer_and_what_it_said():
+    class Culprit(keras.layers.Layer):
+        def call(self, inputs):
+            return keras.ops.convert_to_tensor(np.asarray(inputs))
+
+    def numpy_inside():
+        layers = [keras.layers.Dense(8), Culprit(name="culprit"), keras.layers.Dense(CLASSES)]
+        model = keras.Sequential(layers)
+        model.compile("adam", "mse")
+        return model
+
+    x, _ = rows()
+    report = run_preflight(numpy_inside, (x, x[:, :CLASSES]), tpu="v3-8", global_batch_size=64)
+    (finding,) = [each for each in report.findings if each.code == "numpy-in-step"]
+    assert "layer 'culprit'" in finding.what
+    assert "Unable to automatically build" not in finding.what
+
+    def narrow():
+        model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(CLASSES)])
+        model.compile("adam", "mse")
+        return model
+
+    report = run_preflight(narrow, (x, x[:, :CLASSES]), tpu="v3-8", global_batch_size=64)
+    (finding,) = [each for each in report.findings if each.code == "step-not-traced"]
+    assert "expected" in finding.what and "Exception encountered" not in finding.what
+    assert "\x1b" not in str(report.to_json())
 
 
 def test_an_estimate_is_the_slower_of_the_two_roofs():

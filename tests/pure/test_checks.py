@@ -379,6 +379,11 @@ TABLE = [
         [({"step": "train_step", "names": ["num_replicas_in_sync"]}, "step-scales-itself")],
     ),
     (
+        model.check_run_eagerly,
+        [{"run_eagerly": False}],
+        [({"run_eagerly": True}, "eager-on-tpu")],
+    ),
+    (
         model.check_step_clips,
         [{"step": "train_step", "names": ["clip_by_value"]}],
         [({"step": "train_step", "names": ["clip_by_global_norm"]}, "step-clips-itself")],

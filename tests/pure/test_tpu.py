@@ -81,14 +81,33 @@ RULES = [
         ],
     ),
     (
+        tpu.check_price,
+        [{"name": "v3-8", "price": 0.0, "rows": ["v3-8"], "has_row": True}],
+        [
+            (
+                {"name": "v3-8", "price": -1.0, "rows": ["v3-8"], "has_row": True},
+                "price-unreadable",
+            ),
+            (
+                {"name": "v3-8", "price": math.nan, "rows": ["v3-8"], "has_row": True},
+                "price-unreadable",
+            ),
+            ({"name": "v3-8", "price": 8.0, "rows": [], "has_row": False}, "price-unused"),
+        ],
+    ),
+    (
         tpu.check_prices,
         [{"priced": [], "num_samples": None}, {"priced": ["v3-8"], "num_samples": 10}],
         [({"priced": ["v3-8"], "num_samples": None}, "cost-needs-rows")],
     ),
     (
         tpu.check_input_rate,
-        [{"delivered": 10.0, "consumed": 10.0}, {"delivered": 1.0, "consumed": math.inf}],
-        [({"delivered": 1.0, "consumed": 10.0}, "input-bound")],
+        [
+            {"delivered": 10.0, "consumed": 10.0, "step_seconds": 1.0},
+            {"delivered": 1.0, "consumed": math.inf, "step_seconds": 1.0},
+            {"delivered": 1.0, "consumed": 10.0, "step_seconds": 1e-5},
+        ],
+        [({"delivered": 1.0, "consumed": 10.0, "step_seconds": 1.0}, "input-bound")],
     ),
     (
         tpu.check_finite,
