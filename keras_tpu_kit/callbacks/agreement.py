@@ -51,16 +51,17 @@ class Agreement:
         self._asked_at = clock()
         self._function: Any = None
 
-    def stops(self, asked: bool) -> bool:
+    def stops(self, asked: bool, *, at_once: bool = False) -> bool:
         """Returns whether training stops here, the same on all workers.
 
         Args:
             asked: Whether this worker was asked to stop.
+            at_once: Whether to ask the others now, as at the end, where nobody asks again.
         """
         if self._num_workers == 1:
             return asked
         self._calls += 1
-        if self._calls < self._wait:
+        if self._calls < self._wait and not at_once:
             return False
         now = self._clock()
         mine = tf.constant([float(asked), now - self._asked_at], "float64")

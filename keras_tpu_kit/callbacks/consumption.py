@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -47,6 +48,32 @@ def rows_seen(model: keras.Model) -> int | None:
     # Beyond the mantissa, adding a row may change nothing.
     exact_below = {"float32": 2.0**24, "float64": 2.0**53}.get(str(tracker.dtype), 0.0)
     return round(count) if count < exact_below else None
+
+
+def metric_resets(model: keras.Model) -> int:
+    """Returns how often the model's metrics were reset since this was first asked.
+
+    Each `evaluate` resets them, one that a callback of the user's calls in the midst of an epoch
+    as well; the rows before it are not counted any more then.
+
+    Args:
+        model: A compiled model.
+    """
+    counted = vars(model).get("reset_metrics")
+    if not isinstance(counted, _CountedResets):
+        # Beside Keras's tracking, as a method of this one model.
+        counted = vars(model)["reset_metrics"] = _CountedResets(model.reset_metrics)
+    return counted.count
+
+
+class _CountedResets:
+    def __init__(self, reset_metrics: Callable[[], None]) -> None:
+        self.count = 0
+        self._reset_metrics = reset_metrics
+
+    def __call__(self) -> None:
+        self.count += 1
+        self._reset_metrics()
 
 
 def updates_seen(model: keras.Model) -> int | None:

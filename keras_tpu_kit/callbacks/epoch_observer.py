@@ -7,7 +7,13 @@ from typing import Any, Literal, get_args
 
 import keras
 
-from keras_tpu_kit.callbacks.consumption import Consumed, rows_seen, steps_run, updates_seen
+from keras_tpu_kit.callbacks.consumption import (
+    Consumed,
+    metric_resets,
+    rows_seen,
+    steps_run,
+    updates_seen,
+)
 from keras_tpu_kit.errors import Finding, KitError, PlanError
 from keras_tpu_kit.replication.resuming import replayed_steps
 
@@ -31,6 +37,7 @@ class EpochObserver(keras.callbacks.Callback):  # type: ignore[misc]  # Keras sh
         self._rows: int | None = None
         self._updates_before: int | None = None
         self._replayed_steps = 0
+        self._resets = 0
         self._in_epoch = False
 
     @property
@@ -44,6 +51,7 @@ class EpochObserver(keras.callbacks.Callback):  # type: ignore[misc]  # Keras sh
         self._rows = None
         self._updates_before = updates_seen(self.model)
         self._replayed_steps = replayed_steps(self.model)
+        self._resets = metric_resets(self.model)
         self._in_epoch = True
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
@@ -74,7 +82,8 @@ class EpochObserver(keras.callbacks.Callback):  # type: ignore[misc]  # Keras sh
 
     def _read_rows(self) -> None:
         if self._in_epoch:
-            self._rows = rows_seen(self.model)
+            was_reset = metric_resets(self.model) != self._resets
+            self._rows = None if was_reset else rows_seen(self.model)
             self._in_epoch = False
 
 

@@ -19,7 +19,7 @@ from keras_tpu_kit.callbacks.training_state import (
 )
 from keras_tpu_kit.checks import steps
 from keras_tpu_kit.errors import PlanError, refuse
-from keras_tpu_kit.replication.resuming import InputPosition, start_at
+from keras_tpu_kit.replication.resuming import InputPosition, start_at, starts_at
 from keras_tpu_kit.strategy import describe_strategy
 
 _log = logging.getLogger("keras_tpu_kit")
@@ -46,6 +46,9 @@ class StopOnPreemption(keras.callbacks.Callback):  # type: ignore[misc]  # Keras
     other about once a second. The chief writes, so all must see the directory. What other
     callbacks remember (best values, patience, the history of earlier epochs) is not saved.
 
+    Put it last in the list: behind `BackupAndRestore`, whose state is the older one after a SIGTERM
+    (where it is the newer one it wins), and behind what acts when training ends.
+
     Args:
         directory: Where the state is kept: one training's alone. May be a bucket.
         exit_code: The code that the process exits with.
@@ -61,7 +64,7 @@ class StopOnPreemption(keras.callbacks.Callback):  # type: ignore[misc]  # Keras
     Example:
 
     ```python
-    stop = ktk.StopOnPreemption("backup")
+    stop = ktk.StopOnPreemption("backup")  # The last of several callbacks.
     model.fit(train, epochs=10, callbacks=[stop], **plan.fit_args())
     ```
     """
@@ -84,6 +87,7 @@ class StopOnPreemption(keras.callbacks.Callback):  # type: ignore[misc]  # Keras
         self._epoch = 0
         self._steps_done = 0
         self._metrics: list[Any] | None = None
+        self._resumes: TrainingState | None = None
 
     @property
     def path(self) -> str:
@@ -118,6 +122,9 @@ class StopOnPreemption(keras.callbacks.Callback):  # type: ignore[misc]  # Keras
         """Notes the position, and stops here if asked."""
         self._epoch, self._steps_done = epoch, 0
         self._metrics = None
+        if self._resumes is not None:
+            self._settle(self._resumes, epoch)
+            self._resumes = None
         self._stop_if_asked()
 
     def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
@@ -144,8 +151,16 @@ class StopOnPreemption(keras.callbacks.Callback):  # type: ignore[misc]  # Keras
             self._input.end_epoch()
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
-        """Removes the state, as training is done, and listens no more."""
+        """Removes the state, as training is done, and listens no more.
+
+        A signal that came after the last epoch's last step stops here: the next run trains nothing
+        and goes on behind `fit`.
+        """
+        self._epoch, self._steps_done = int(self.params.get("epochs") or 0), 0
+        self._metrics = None
+        self._stop_if_asked(at_once=True)
         self._release()
+        start_at(self.model, None)
         if self._is_chief and tf.io.gfile.exists(self.path):
             tf.io.gfile.remove(self.path)
 
@@ -155,9 +170,13 @@ class StopOnPreemption(keras.callbacks.Callback):  # type: ignore[misc]  # Keras
         if state is None:
             return InputPosition(self.model)
         position = state.position
+        if starts_at(self.model) > position.epoch:
+            self._settle(state, starts_at(self.model))
+            return InputPosition(self.model)
         _require_same_steps(position, self.params.get("steps"), self.model)
         state.restore_weights(self.model)
         start_at(self.model, position.epoch)
+        self._resumes = state
         _log.warning("Resumed %s at epoch %d, step %d.", self.path, position.epoch, position.step)
         return InputPosition(
             self.model,
@@ -167,10 +186,23 @@ class StopOnPreemption(keras.callbacks.Callback):  # type: ignore[misc]  # Keras
             restore_metrics=lambda: state.restore_metrics(self.model),
         )
 
-    def _stop_if_asked(self) -> None:
+    def _settle(self, state: TrainingState, epoch: int) -> None:
+        """Lets the newer one win where another callback brought a state of its own back."""
+        position = state.position
+        if epoch == position.epoch:
+            # BackupAndRestore keeps the end of the epoch before, and may have come later.
+            state.restore_weights(self.model)
+            return
+        refuse(PlanError, steps.check_backup_position(position.epoch, epoch))
+        if self._input is not None:
+            self._input.release()
+            self._input = InputPosition(self.model)
+        _log.warning("%s is older than epoch %d, where training goes on.", self.path, epoch)
+
+    def _stop_if_asked(self, *, at_once: bool = False) -> None:
         if self._agreement is None or self._input is None or self._termination is None:
             return
-        if not self._agreement.stops(self._termination.was_asked):
+        if not self._agreement.stops(self._termination.was_asked, at_once=at_once):
             return
         metrics = metric_values(self.model) if self._metrics is None else self._metrics
         position = Position(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+import weakref
 from types import FrameType
 from typing import Any
 
@@ -28,7 +29,8 @@ class Termination:
             raise KitError(_no_signals_here())
         release_forgotten()
         self.was_asked = False
-        self._model = model
+        # Each `fit` makes one of its own, so that a later one of this model is told apart.
+        self._callbacks = weakref.ref(_callbacks_of_fit(sys._getframe(), model) or self)
         self._earlier: Any = signal.signal(signal.SIGTERM, self._note)
 
     def release(self) -> None:
@@ -38,15 +40,24 @@ class Termination:
     @property
     def is_forgotten(self) -> bool:
         """Whether the training has ended without releasing: no callback hears that it failed."""
-        return not _is_in_fit(sys._getframe(), self._model)
+        return not self._is_in_fit(sys._getframe())
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if _is_in_fit(frame, self._model):
+        if self._is_in_fit(frame):
             self.was_asked = True
             return
         # A training that failed could not release; the signal goes where it would have gone.
         self.release()
         signal.raise_signal(number)
+
+    def _is_in_fit(self, frame: FrameType | None) -> bool:
+        """Returns whether the `fit` that this one listens for is among the callers of a frame."""
+        callbacks = self._callbacks()
+        while frame is not None and callbacks is not None:
+            if frame.f_code.co_name == "fit" and frame.f_locals.get("callbacks") is callbacks:
+                return True
+            frame = frame.f_back
+        return False
 
 
 def release_forgotten() -> None:
@@ -62,13 +73,13 @@ def release_forgotten() -> None:
         owner.release()
 
 
-def _is_in_fit(frame: FrameType | None, model: keras.Model) -> bool:
-    """Returns whether this model's `fit` is among the callers of a frame."""
+def _callbacks_of_fit(frame: FrameType | None, model: keras.Model) -> Any:
+    """Returns Keras's list of callbacks in the innermost `fit` of a model, or `None`."""
     while frame is not None:
         if frame.f_code.co_name == "fit" and frame.f_locals.get("self") is model:
-            return True
+            return frame.f_locals.get("callbacks")
         frame = frame.f_back
-    return False
+    return None
 
 
 def _no_signals_here() -> Finding:

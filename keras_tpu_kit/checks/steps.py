@@ -260,6 +260,30 @@ def check_steps_announced(planned: int, announced: int) -> Finding | None:
     )
 
 
+def check_backup_position(saved: int, begun: int) -> Finding | None:
+    """Returns a finding where another callback began training before the saved position.
+
+    Args:
+        saved: Epoch of the state that `StopOnPreemption` saved.
+        begun: Epoch at which training has begun.
+
+    Example:
+
+    >>> check_backup_position(3, 1).code
+    'backup-behind'
+    """
+    if begun >= saved:
+        return None
+    return Finding(
+        "backup-behind",
+        "error",
+        what=f"Training was saved in epoch {saved}, and another callback began it at {begun}.",
+        why="Both brought a state of their own back, and the steps in between would be skipped.",
+        fix="Put StopOnPreemption last in the list of callbacks, behind BackupAndRestore.",
+        cures=({"begun": saved},),
+    )
+
+
 def check_fused_steps(
     steps_per_execution: int, num_replicas: int, reduces_collectively: bool
 ) -> Finding | None:

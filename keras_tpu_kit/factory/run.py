@@ -148,13 +148,13 @@ def fit(
     if verbose:
         start.show()
     kit_callbacks = plan_callbacks(plan, train)
-    if stop is not None:
-        kit_callbacks.append(stop)
     if epochs is not None:
         given["epochs"] = epochs
     if verbose != "auto" or "verbose" not in given:
         given["verbose"] = verbose
     further = keras.tree.flatten([given.pop("callbacks", None) or (), callbacks or ()])
+    if stop is not None:
+        further.append(stop)  # Behind what restores an older state, or acts when training ends.
     try:
         history = model.fit(
             train,

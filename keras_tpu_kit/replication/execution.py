@@ -32,7 +32,7 @@ class Execution:
         self._model = model
         self._strategy = model.distribute_strategy
         self._several = self._strategy.num_replicas_in_sync > 1
-        self._on_cpu = batches.is_on_cpu(self._strategy)
+        self._on_cpu = self._several and batches.is_on_cpu(self._strategy)
         self._steps = int(model.steps_per_execution)
         self._progress = progress
         self._name = f"{name.removesuffix('_step')}_on_batch"

@@ -83,9 +83,14 @@ class InputPosition:
             self.batches += count
 
 
-def start_at(model: Any, epoch: int) -> None:
-    """Makes the `fit` that has just begun start at this epoch."""
+def start_at(model: Any, epoch: int | None) -> None:
+    """Makes the `fit` that has just begun start at this epoch; `None` leaves it to the next one."""
     model._initial_epoch = epoch
+
+
+def starts_at(model: Any) -> int:
+    """Returns the epoch at which a callback makes the `fit` that has just begun start, or 0."""
+    return int(model._initial_epoch or 0)
 
 
 def replayed_steps(model: Any) -> int:

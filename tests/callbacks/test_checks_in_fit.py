@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import keras
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -110,3 +111,20 @@ def test_a_model_that_was_trained_before_it_was_replicated_counts_its_steps():
     model = compiled()
     fit(model, batched(32), ktk.StepsPerEpochCheck())
     fit(ktk.replicate(model), batched(32), ktk.StepsPerEpochCheck(), ktk.BatchSizeCheck())
+
+
+def test_an_evaluation_in_a_callback_is_no_lost_row():
+    class Evaluates(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            if batch == 5:
+                self.model.evaluate(x[:53], y[:53], verbose=0)
+
+        def on_epoch_end(self, epoch, logs=None):
+            self.model.evaluate(x[:53], y[:53], verbose=0)
+
+    x, y = np.ones((200, 3), "float32"), np.ones((200, 1), "float32")
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    checks = ktk.callbacks_for(model, (x, y), batch_size=20)
+    history = model.fit(x, y, batch_size=20, epochs=2, verbose=0, callbacks=[Evaluates(), *checks])
+    assert len(history.epoch) == 2

@@ -142,6 +142,63 @@ def test_another_model_and_another_cut_are_refused(tmp_path):
         train(noisy_model(), ktk.StopOnPreemption(tmp_path), count=48)
 
 
+@pytest.mark.parametrize("place", [0, 1], ids=["backup first", "backup last"])
+def test_a_backup_of_the_epoch_before_does_not_win(tmp_path, place):
+    def fit(*callbacks):
+        keras.utils.set_random_seed(7)
+        model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+        model.compile("adam", "mse")
+        backup = keras.callbacks.BackupAndRestore(str(tmp_path / "backup"))
+        listed = [ktk.StopOnPreemption(tmp_path), *callbacks]
+        listed.insert(place * len(listed), backup)
+        options = {"batch_size": 4, "epochs": 4, "shuffle": False, "verbose": 0}
+        model.fit(*rows(40), callbacks=listed if callbacks else [], **options)
+        return model.get_weights()
+
+    with pytest.raises(SystemExit):
+        fit(SendSignal("2:3"))
+    resumed, never_stopped = fit(SendSignal("never")), fit()
+    for mine, theirs in zip(resumed, never_stopped, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+def test_a_backup_that_is_newer_wins_and_one_far_behind_is_refused(tmp_path):
+    class BeginsAt(keras.callbacks.Callback):
+        def __init__(self, epoch):
+            super().__init__()
+            self.epoch = epoch
+
+        def on_train_begin(self, logs=None):
+            self.model._initial_epoch = self.epoch  # As BackupAndRestore does.
+
+    with pytest.raises(SystemExit):
+        train(noisy_model(), ktk.StopOnPreemption(tmp_path), "1:3")
+    data, options = rows(40), {"batch_size": 4, "epochs": 3, "shuffle": False, "verbose": 0}
+    stop = ktk.StopOnPreemption(tmp_path)
+    with pytest.raises(ktk.PlanError) as caught:
+        noisy_model().fit(*data, callbacks=[stop, BeginsAt(0)], **options)
+    assert caught.value.finding.code == "backup-behind"
+    for listed in ([BeginsAt(2), stop], [stop, BeginsAt(2)]):
+        with pytest.raises(SystemExit):
+            train(noisy_model(), ktk.StopOnPreemption(tmp_path), "1:3")
+        history = noisy_model().fit(*data, callbacks=listed, **options)
+        assert history.epoch == [2]
+        assert not pathlib.Path(stop.path).exists()
+
+
+def test_a_signal_behind_the_last_step_stops_and_the_next_run_trains_no_more(tmp_path):
+    with pytest.raises(SystemExit):
+        train(noisy_model(), ktk.StopOnPreemption(tmp_path), f"{EPOCHS - 1}:end")
+    model = noisy_model()
+    history, _ = train(model, ktk.StopOnPreemption(tmp_path))
+    assert history.epoch == []
+    untouched = noisy_model()
+    train(untouched, None)
+    for mine, theirs in zip(model.get_weights(), untouched.get_weights(), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    assert not pathlib.Path(ktk.StopOnPreemption(tmp_path).path).exists()
+
+
 class TwoOptimizers(keras.Sequential):
     """Its own step updates each layer by another optimizer, neither the one Keras knows."""
 
@@ -203,7 +260,13 @@ def test_the_signal_goes_to_its_earlier_handler_again_after_training(tmp_path):
         model = noisy_model()
         with pytest.raises(ZeroDivisionError):
             model.fit(*rows(8), verbose=0, callbacks=[ktk.StopOnPreemption(tmp_path), Fails()])
-        os.kill(os.getpid(), signal.SIGTERM)
+
+        class SendsOnce(keras.callbacks.Callback):
+            def on_epoch_end(self, epoch, logs=None):
+                os.kill(os.getpid(), signal.SIGTERM)
+
+        # In a later fit of the same model, which listens for nothing.
+        model.fit(*rows(8), verbose=0, callbacks=[SendsOnce()])
         assert heard == ["script", "script"]
     finally:
         signal.signal(signal.SIGTERM, earlier)

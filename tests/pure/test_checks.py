@@ -167,6 +167,11 @@ TABLE = [
         [({"planned": 50, "announced": 1875}, "steps-not-planned")],
     ),
     (
+        steps.check_backup_position,
+        [{"saved": 2, "begun": 2}, {"saved": 2, "begun": 3}],
+        [({"saved": 2, "begun": 1}, "backup-behind")],
+    ),
+    (
         steps.check_fused_steps,
         [
             {"steps_per_execution": 1, "num_replicas": 2, "reduces_collectively": True},
