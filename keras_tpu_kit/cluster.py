@@ -139,12 +139,15 @@ class Cluster:
         tasks = expand_tasks_per_node(
             _read(variables, "SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE")
         )
+        if len(tasks) != len(nodes):
+            raise _nodelist_fault(f"{len(nodes)} nodes, and tasks for {len(tasks)}")
         if port is None:
-            port = 20_000 + int(variables.get("SLURM_JOB_ID", "0")) % 10_000
+            port = 20_000 + (_number(variables, "SLURM_JOB_ID") or 0) % 10_000
         places = [(node, task) for node in range(len(nodes)) for task in range(tasks[node])]
-        index = int(_read(variables, "SLURM_PROCID"))
-        here = tuple(int(variables.get(name, -1)) for name in ("SLURM_NODEID", "SLURM_LOCALID"))
-        if index < len(places) and -1 not in here and here != places[index]:
+        _read(variables, "SLURM_PROCID")
+        index = _number(variables, "SLURM_PROCID") or 0
+        here = tuple(_number(variables, name) for name in ("SLURM_NODEID", "SLURM_LOCALID"))
+        if index < len(places) and None not in here and here != places[index]:
             raise _fault(
                 "slurm-distribution",
                 f"Task {index} runs as task {here[1]} of node {here[0]}, not as task "
@@ -178,7 +181,8 @@ class Cluster:
         >>> Cluster.from_kubernetes(variables, 2, "net", 9).addresses
         ('train-0.net:9', 'train-1.net:9')
         """
-        index = int(_read(variables, "JOB_COMPLETION_INDEX"))
+        _read(variables, "JOB_COMPLETION_INDEX")
+        index = _number(variables, "JOB_COMPLETION_INDEX") or 0
         host = _read(variables, "HOSTNAME")
         job = host.removesuffix(f"-{index}")
         if job == host:
@@ -253,6 +257,22 @@ def _read(variables: Mapping[str, str], *names: str) -> str:
         "Start the command inside the job: with srun in a Slurm job, or in a pod of an indexed "
         "Kubernetes Job; elsewhere use --hosts and --index.",
     )
+
+
+def _number(variables: Mapping[str, str], name: str) -> int | None:
+    """Returns the whole number in a variable, or `None` where it is not set."""
+    text = variables.get(name)
+    if not text:
+        return None
+    if not text.isdecimal():
+        raise _fault(
+            "cluster-variable-unreadable",
+            f"{name}={text!r} is no whole number.",
+            "Workers learn from it which of them they are.",
+            "Start the command inside the job, where the scheduler sets it; elsewhere use --hosts "
+            "and --index.",
+        )
+    return int(text)
 
 
 def _tf_config(text: str) -> dict[str, Any]:

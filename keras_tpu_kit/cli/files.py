@@ -7,7 +7,7 @@ import pathlib
 from keras_tpu_kit.errors import Finding, KitError
 
 
-def require_folder(path: str | None) -> None:
+def require_folder(path: str | pathlib.Path | None) -> None:
     """Raises where a file to be written has no folder to be in.
 
     Args:

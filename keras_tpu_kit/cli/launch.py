@@ -8,8 +8,11 @@ import signal
 import sys
 
 from keras_tpu_kit import processes
+from keras_tpu_kit.cli.arguments import at_least
 from keras_tpu_kit.cluster import Cluster
 from keras_tpu_kit.errors import Finding, HardwareError
+
+_PORTS = 2**16
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -24,7 +27,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "| In a Slurm job: srun keras-tpu-kit launch --from slurm train.py",
     )
     where = parser.add_argument_group("where the workers are (default: all on this machine)")
-    where.add_argument("--workers", type=int, help="number of workers")
+    where.add_argument("--workers", type=at_least(1), help="number of workers")
     where.add_argument(
         "--from",
         dest="source",
@@ -33,11 +36,11 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     where.add_argument("--service", help="k8s: name of the headless Service of the pods")
     where.add_argument("--hosts", help="a,b,c: the hosts of all workers; needs --index")
-    where.add_argument("--index", type=int, help="with --hosts: which of them this one is")
+    where.add_argument("--index", type=at_least(0), help="with --hosts: which of them this one is")
     where.add_argument("--port", type=int, help="port of the (first) worker on each host")
     parser.add_argument(
         "--gpus-per-worker",
-        type=int,
+        type=at_least(1),
         help="on this machine: give each worker so many GPUs of its own",
     )
     parser.add_argument(
@@ -77,6 +80,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _clusters(args: argparse.Namespace) -> list[Cluster]:
     """Returns the workers that this process starts: all of them, or the one of this host."""
+    _refuse_contradictions(args)
     variables = os.environ
     if args.source == "slurm":
         return [Cluster.from_slurm(variables, args.port)]
@@ -89,8 +93,10 @@ def _clusters(args: argparse.Namespace) -> list[Cluster]:
         if args.index is None:
             raise _incomplete("--hosts", "--index 0, another number on each host")
         return [Cluster.from_hosts(args.hosts.split(","), args.index, **port)]
-    if not args.workers or args.workers < 1:
+    if not args.workers:
         raise _incomplete("launch", "--workers 2, --from slurm, --from k8s or --hosts a,b")
+    if args.port is not None and args.port + args.workers > _PORTS:
+        raise HardwareError(_no_ports(args.port, args.workers))
     ports = (
         processes.free_ports(args.workers)
         if args.port is None
@@ -98,6 +104,32 @@ def _clusters(args: argparse.Namespace) -> list[Cluster]:
     )
     addresses = tuple(f"127.0.0.1:{port}" for port in ports)
     return [Cluster(addresses, index) for index in range(args.workers)]
+
+
+def _refuse_contradictions(args: argparse.Namespace) -> None:
+    """Raises where an argument is given that the way to find the workers does not read."""
+    way, read = next(
+        (name, reads)
+        for name, is_given, reads in (
+            ("--from slurm", args.source == "slurm", ()),
+            ("--from k8s", args.source == "k8s", ("workers", "service", "gpus_per_worker")),
+            ("--hosts", bool(args.hosts), ("hosts", "index", "gpus_per_worker")),
+            ("--workers", True, ("workers", "gpus_per_worker")),
+        )
+        if is_given
+    )
+    for name in ("workers", "service", "hosts", "index", "gpus_per_worker"):
+        if getattr(args, name) is not None and name not in read:
+            argument = f"--{name.replace('_', '-')}"
+            raise HardwareError(
+                Finding(
+                    "launch-contradiction",
+                    "error",
+                    what=f"{argument} says nothing beside {way}.",
+                    why=f"With {way} the workers are found in another way.",
+                    fix=f"Leave out {argument}, or {way}.",
+                )
+            )
 
 
 def _argv(args: argparse.Namespace) -> list[str]:
@@ -122,6 +154,16 @@ def _write(line: str) -> None:
     """Writes one line of a worker at once."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
+
+
+def _no_ports(port: int, workers: int) -> Finding:
+    return Finding(
+        "launch-ports",
+        "error",
+        what=f"--port {port} leaves no ports for {workers} workers.",
+        why=f"Each worker listens on one of its own, and the last there is is {_PORTS - 1}.",
+        fix=f"Use --port {_PORTS - workers} or less, or leave it out.",
+    )
 
 
 def _incomplete(given: str, needed: str) -> HardwareError:

@@ -7,6 +7,9 @@ import json
 import pathlib
 import sys
 
+from keras_tpu_kit.cli.arguments import at_least
+from keras_tpu_kit.cli.files import require_folder
+
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declares the command's arguments."""
@@ -22,11 +25,13 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     what.add_argument("--replicas", type=_counts, help="such as 1,2,4 (default: 1,2)")
     what.add_argument("--workers", type=_counts, help="processes of one replica each, as 1,2")
     parser.add_argument(
-        "--batch", type=int, default=64, help="rows of a step on one replica (default: 64)"
+        "--batch", type=at_least(1), default=64, help="rows of a step on one replica (default: 64)"
     )
     parser.add_argument("--mode", choices=("weak", "strong", "both"), default="both")
-    parser.add_argument("--rounds", type=int, default=3, help="default: 3")
-    parser.add_argument("--epochs", type=int, default=3, help="of each training (default: 3)")
+    parser.add_argument("--rounds", type=at_least(1), default=3, help="default: 3")
+    parser.add_argument(
+        "--epochs", type=at_least(1), default=3, help="of each training (default: 3)"
+    )
     parser.add_argument("--accelerator", choices=("cpu", "gpu"), default="cpu")
     parser.add_argument("--timeout", type=float, default=600.0, help="seconds a training may take")
     parser.add_argument("--plot", type=pathlib.Path, default=pathlib.Path("scaling.png"))
@@ -40,6 +45,8 @@ def run(args: argparse.Namespace) -> int:
     from keras_tpu_kit.scaling import figures, measure_series
     from keras_tpu_kit.scaling.picture import draw_scaling
 
+    require_folder(args.plot)
+    require_folder(args.json)
     backend.require_tensorflow()
     unit = "workers" if args.workers else "replicas"
     scaling = measure_series(
@@ -70,4 +77,6 @@ def _counts(text: str) -> list[int]:
         counts = []
     if not counts or min(counts) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no list of counts such as 1,2,4")
+    if max(counts) == 1:
+        raise argparse.ArgumentTypeError("one alone is compared with nothing; use 1,2 or more")
     return counts

@@ -9,7 +9,7 @@ import pathlib
 from collections.abc import Sequence
 from typing import Any
 
-from keras_tpu_kit.errors import FactoryError, Finding
+from keras_tpu_kit.errors import FactoryError, Finding, KitError
 from keras_tpu_kit.factory import ModelFactory
 from keras_tpu_kit.strategy import detect_strategy
 from keras_tpu_kit.targets import load_target
@@ -30,14 +30,19 @@ def main(argv: Sequence[str] | None = None) -> None:
     if processors:
         # Before TensorFlow counts the processors for its pools of threads.
         os.sched_setaffinity(0, processors)
-    factory = factory_on(load_target(args.target), _strategy(args))
-    run = factory.fit(
-        factory.data()[0],
-        global_batch_size=args.batch,
-        epochs=args.epochs,
-        seed=0,
-        verbose=0,
-    )
+    try:
+        factory = factory_on(load_target(args.target), _strategy(args))
+        run = factory.fit(
+            factory.data()[0],
+            global_batch_size=args.batch,
+            epochs=args.epochs,
+            seed=0,
+            verbose=0,
+        )
+    except KitError as error:
+        # What is wrong with the target, in the words that it would be told in by itself.
+        args.out.write_text(json.dumps({"refused": error.finding.to_dict()}))
+        raise SystemExit(2) from error
     if factory.topology.is_chief:
         figures = {**run.throughput.to_dict(), "num_samples": run.plan.num_samples}
         args.out.write_text(json.dumps(figures))

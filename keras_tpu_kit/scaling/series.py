@@ -12,7 +12,7 @@ from typing import Any
 
 from keras_tpu_kit import processes
 from keras_tpu_kit.cluster import Cluster
-from keras_tpu_kit.errors import Finding, HardwareError
+from keras_tpu_kit.errors import Finding, HardwareError, KitError
 from keras_tpu_kit.scaling.figures import Measured, Mode, Scaling
 
 
@@ -45,7 +45,8 @@ def measure_series(
         progress: Called with a line of text before each training.
 
     Raises:
-        HardwareError: If a training fails or takes too long.
+        HardwareError: If a training fails, takes too long, or is too short to be measured.
+        KitError: If the target cannot be trained so, for the reason that it would give itself.
     """
     counts = sorted({1, *counts})
     strong_batch = per_replica_batch_size * counts[-1]
@@ -111,7 +112,12 @@ def _train(
         outcome = processes.run_group(commands, write=lines.append, timeout=timeout)
         if not out.exists():
             raise HardwareError(_failed(count, outcome, lines))
-        return dict(json.loads(out.read_text()))
+        figures = dict(json.loads(out.read_text()))
+        if "refused" in figures:
+            raise KitError(Finding.from_dict(figures["refused"]))
+        if figures["samples_per_second"] is None:
+            raise HardwareError(_too_short(count, batch))
+        return figures
 
 
 def _threads(most: int) -> int:
@@ -132,6 +138,16 @@ def _share(index: int, count: int, most: int) -> list[int]:
 def _processors() -> list[int]:
     # Only Linux can bind processes to processors.
     return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+
+
+def _too_short(count: int, batch: int) -> Finding:
+    return Finding(
+        "scale-too-short",
+        "error",
+        what=f"The training on {count} with batches of {batch} ran one execution only.",
+        why="The first execution compiles and does not count, so that there is nothing to measure.",
+        fix="Pass more --epochs, a smaller --batch, or bring more rows in data().",
+    )
 
 
 def _failed(count: int, outcome: processes.Outcome, lines: Sequence[str]) -> Finding:

@@ -34,8 +34,21 @@ def test_a_target_that_is_no_factory_is_explained(tmp_path, capsys):
     code = main(["scale", f"{TARGET}:no_factory", "--plot", str(tmp_path / "no.png")])
     said = capsys.readouterr().err
     assert code == 2
-    assert "scale-failed" in said
+    assert "scale-target" in said
     assert "not a ModelFactory" in said
+
+
+@pytest.mark.slow
+def test_a_training_of_one_execution_is_too_short(tmp_path, capsys):
+    options = ["--rounds", "1", "--mode", "weak", "--epochs", "1", "--batch", "256"]
+    code = main(["scale", f"{TARGET}:Tiny", *options, "--plot", str(tmp_path / "no.png")])
+    assert code == 2
+    assert "scale-too-short" in capsys.readouterr().err
+
+
+def test_a_picture_without_a_folder_is_told_before_any_training(capsys):
+    assert main(["scale", f"{TARGET}:Tiny", "--plot", "nowhere/scaling.png"]) == 2
+    assert "mkdir -p" in capsys.readouterr().err
 
 
 def test_counts_that_are_none_are_refused(capsys):

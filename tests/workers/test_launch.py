@@ -94,12 +94,52 @@ def test_hosts(script, capsys):
 
 @pytest.mark.parametrize(
     "arguments",
-    [[], ["--workers", "0"], ["--hosts", "a,b"], ["--from", "k8s"], ["--from", "slurm"]],
+    [[], ["--hosts", "a,b"], ["--from", "k8s"], ["--from", "slurm"]],
 )
 def test_arguments_that_do_not_say_enough_exit_2_with_a_fix(script, capsys, arguments, monkeypatch):
     monkeypatch.delenv("SLURM_PROCID", raising=False)
     assert main(["launch", *arguments, script(TELL)]) == 2
     assert "Fix:" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["--hosts", "a,b", "--index", "0", "--workers", "5"], "launch-contradiction"),
+        (["--workers", "2", "--index", "0"], "launch-contradiction"),
+        (["--from", "slurm", "--workers", "4"], "launch-contradiction"),
+        (["--workers", "2", "--port", "65535"], "launch-ports"),
+    ],
+)
+def test_arguments_that_contradict_are_refused(script, capsys, arguments, code):
+    assert main(["launch", *arguments, script(TELL)]) == 2
+    assert code in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [["--workers", "0"], ["--workers", "2", "--port", "x"]])
+def test_numbers_that_are_none_are_refused(script, capsys, arguments):
+    with pytest.raises(SystemExit) as caught:
+        main(["launch", *arguments, script(TELL)])
+    assert caught.value.code == 2
+    assert arguments[-1] in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("variables", "code"),
+    [
+        ({"SLURM_STEP_NODELIST": "n1,n2", "SLURM_PROCID": "0"}, "slurm-nodelist"),
+        ({"SLURM_STEP_NODELIST": "n1", "SLURM_PROCID": "abc"}, "cluster-variable-unreadable"),
+        (
+            {"SLURM_STEP_NODELIST": "n1", "SLURM_PROCID": "0", "SLURM_JOB_ID": "x"},
+            "cluster-variable-unreadable",
+        ),
+    ],
+)
+def test_variables_that_cannot_be_read_are_named(script, capsys, monkeypatch, variables, code):
+    for name, value in {"SLURM_STEP_TASKS_PER_NODE": "1", **variables}.items():
+        monkeypatch.setenv(name, value)
+    assert main(["launch", "--from", "slurm", script(TELL)]) == 2
+    assert code in capsys.readouterr().err
 
 
 def test_one_failing_worker_ends_the_others_and_gives_its_code(script, capsys):
