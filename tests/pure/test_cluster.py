@@ -68,12 +68,20 @@ def test_slurm_prefers_the_step_to_the_job():
     assert Cluster.from_slurm(step, port=5) == Cluster(("n2:5",), 0)
 
 
+def test_slurm_without_the_places_of_tasks_is_believed():
+    told = {name: SLURM[name] for name in SLURM if name not in ("SLURM_NODEID", "SLURM_LOCALID")}
+    assert Cluster.from_slurm(told, port=5).index == int(SLURM["SLURM_PROCID"])
+
+
 @pytest.mark.parametrize(
     ("changes", "code"),
     [
         ({"SLURM_PROCID": ""}, "cluster-variable-missing"),
         ({"SLURM_JOB_NODELIST": ""}, "cluster-variable-missing"),
         ({"SLURM_PROCID": "9"}, "worker-index"),
+        ({"SLURM_PROCID": "x"}, "cluster-variable-unreadable"),
+        ({"SLURM_JOB_ID": "x"}, "cluster-variable-unreadable"),
+        ({"SLURM_TASKS_PER_NODE": "1"}, "slurm-nodelist"),
         # Cyclic distribution: task 2 is the second task of the first node.
         ({"SLURM_NODEID": "0", "SLURM_LOCALID": "1"}, "slurm-distribution"),
     ],
@@ -97,6 +105,7 @@ def test_kubernetes():
         ({"HOSTNAME": "train-0"}, "cluster-variable-missing"),
         ({"JOB_COMPLETION_INDEX": "0", "HOSTNAME": "train-abcde"}, "kubernetes-hostname"),
         ({"JOB_COMPLETION_INDEX": "2", "HOSTNAME": "train-2"}, "worker-index"),
+        ({"JOB_COMPLETION_INDEX": "x", "HOSTNAME": "train-x"}, "cluster-variable-unreadable"),
     ],
 )
 def test_kubernetes_faults(variables, code):

@@ -173,6 +173,14 @@ RULES = [
             ({"jax": "0.10.2", "jaxlib": "0.10.2", "libtpu": "0.0.10"}, "compiler-versions"),
         ],
     ),
+    (
+        compiler.check_timeout,
+        [{"seconds": 0.1}],
+        [
+            ({"seconds": 0.0}, "timeout-not-positive"),
+            ({"seconds": math.nan}, "timeout-not-positive"),
+        ],
+    ),
 ]
 
 WRONG = [(check, wrong, code) for check, _, cases in RULES for wrong, code in cases]
@@ -264,6 +272,7 @@ def test_memory_is_told_in_the_compilers_units():
         (tpu.largest_batch(8, 16, 8), "largest-batch", "64 in all"),
         (tpu.largest_batch(8, None, 8), "largest-batch", "64 in all"),
         (tpu.nothing_fits(2**33, 2**32, "v2-8"), "model-exceeds-replica", "v2-8"),
+        (tpu.largest_batch(8, 64, 8), "largest-batch", "64 in all"),
         (compiler.no_interpreter("p", "why"), "compiler-python", "why"),
         (compiler.compiler_timed_out("v2-8", 5), "compiler-timeout", "5 s"),
         (compiler.compiler_died("v2-8", "was killed", "\nlast\n\n"), "compiler-killed", "v2-8"),
@@ -274,3 +283,18 @@ def test_memory_is_told_in_the_compilers_units():
 )
 def test_what_is_found_is_told(finding, code, words):
     assert finding.code == code and words in finding.what
+
+
+def test_what_lies_between_the_fitting_and_the_refused_is_not_called_tried():
+    assert tpu.largest_batch(8, 16, 8).why.endswith("16 is refused.")
+    assert "between was not tried" in tpu.largest_batch(8, 64, 8).why
+
+
+def test_the_line_of_a_message_that_says_something_is_its_headline():
+    called = "ValueError: Exception encountered when calling Noisy.call()."
+    assert refusals.headline(f"{called}\n\nOf rank 3\n\nArguments") == "ValueError: Of rank 3"
+    assert refusals.headline(called) == called
+    assert refusals.headline("first\nsecond") == "first"
+    assert refusals.headline("") == "no message"
+    assert refusals.called_class(called) == "Noisy"
+    assert refusals.called_class("first") is None
