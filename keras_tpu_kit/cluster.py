@@ -142,12 +142,13 @@ class Cluster:
         if len(tasks) != len(nodes):
             raise _nodelist_fault(f"{len(nodes)} nodes, and tasks for {len(tasks)}")
         if port is None:
-            port = 20_000 + (_number(variables, "SLURM_JOB_ID") or 0) % 10_000
+            job = _number("SLURM_JOB_ID", variables.get("SLURM_JOB_ID") or "0")
+            port = 20_000 + job % 10_000
         places = [(node, task) for node in range(len(nodes)) for task in range(tasks[node])]
-        _read(variables, "SLURM_PROCID")
-        index = _number(variables, "SLURM_PROCID") or 0
-        here = tuple(_number(variables, name) for name in ("SLURM_NODEID", "SLURM_LOCALID"))
-        if index < len(places) and None not in here and here != places[index]:
+        index = _number("SLURM_PROCID", _read(variables, "SLURM_PROCID"))
+        placed = [name for name in ("SLURM_NODEID", "SLURM_LOCALID") if variables.get(name)]
+        here = tuple(_number(name, variables[name]) for name in placed)
+        if index < len(places) and len(here) == 2 and here != places[index]:
             raise _fault(
                 "slurm-distribution",
                 f"Task {index} runs as task {here[1]} of node {here[0]}, not as task "
@@ -181,8 +182,7 @@ class Cluster:
         >>> Cluster.from_kubernetes(variables, 2, "net", 9).addresses
         ('train-0.net:9', 'train-1.net:9')
         """
-        _read(variables, "JOB_COMPLETION_INDEX")
-        index = _number(variables, "JOB_COMPLETION_INDEX") or 0
+        index = _number("JOB_COMPLETION_INDEX", _read(variables, "JOB_COMPLETION_INDEX"))
         host = _read(variables, "HOSTNAME")
         job = host.removesuffix(f"-{index}")
         if job == host:
@@ -259,11 +259,8 @@ def _read(variables: Mapping[str, str], *names: str) -> str:
     )
 
 
-def _number(variables: Mapping[str, str], name: str) -> int | None:
-    """Returns the whole number in a variable, or `None` where it is not set."""
-    text = variables.get(name)
-    if not text:
-        return None
+def _number(name: str, text: str) -> int:
+    """Returns the whole number that a variable holds."""
     if not text.isdecimal():
         raise _fault(
             "cluster-variable-unreadable",

@@ -6,6 +6,7 @@ import signal
 import sys
 import threading
 import weakref
+from collections.abc import Iterator, Mapping
 from types import FrameType
 from typing import Any
 
@@ -29,8 +30,11 @@ class Termination:
             raise KitError(_no_signals_here())
         release_forgotten()
         self.was_asked = False
-        # Each `fit` makes one of its own, so that a later one of this model is told apart.
-        self._callbacks = weakref.ref(_callbacks_of_fit(sys._getframe(), model) or self)
+        # Each `fit` makes a list of its own, so that a later one of this model is told apart.
+        lists = (
+            each.get("callbacks") for each in _fits(sys._getframe()) if each.get("self") is model
+        )
+        self._callbacks = weakref.ref(next(lists, self))  # Outside of `fit` no list is this one.
         self._earlier: Any = signal.signal(signal.SIGTERM, self._note)
 
     def release(self) -> None:
@@ -53,11 +57,9 @@ class Termination:
     def _is_in_fit(self, frame: FrameType | None) -> bool:
         """Returns whether the `fit` that this one listens for is among the callers of a frame."""
         callbacks = self._callbacks()
-        while frame is not None and callbacks is not None:
-            if frame.f_code.co_name == "fit" and frame.f_locals.get("callbacks") is callbacks:
-                return True
-            frame = frame.f_back
-        return False
+        return callbacks is not None and any(
+            each.get("callbacks") is callbacks for each in _fits(frame)
+        )
 
 
 def release_forgotten() -> None:
@@ -73,13 +75,12 @@ def release_forgotten() -> None:
         owner.release()
 
 
-def _callbacks_of_fit(frame: FrameType | None, model: keras.Model) -> Any:
-    """Returns Keras's list of callbacks in the innermost `fit` of a model, or `None`."""
+def _fits(frame: FrameType | None) -> Iterator[Mapping[str, Any]]:
+    """Yields the variables of each `fit` among the callers of a frame, the innermost first."""
     while frame is not None:
-        if frame.f_code.co_name == "fit" and frame.f_locals.get("self") is model:
-            return frame.f_locals.get("callbacks")
+        if frame.f_code.co_name == "fit":
+            yield frame.f_locals
         frame = frame.f_back
-    return None
 
 
 def _no_signals_here() -> Finding:

@@ -13,6 +13,8 @@ from keras_tpu_kit.cluster import Cluster
 from keras_tpu_kit.errors import Finding, HardwareError
 
 _PORTS = 2**16
+# What only some ways to find the workers read.
+_WHERE = ("workers", "service", "hosts", "index", "gpus_per_worker")
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -108,17 +110,18 @@ def _clusters(args: argparse.Namespace) -> list[Cluster]:
 
 def _refuse_contradictions(args: argparse.Namespace) -> None:
     """Raises where an argument is given that the way to find the workers does not read."""
-    way, read = next(
+    ways = (
         (name, reads)
         for name, is_given, reads in (
             ("--from slurm", args.source == "slurm", ()),
             ("--from k8s", args.source == "k8s", ("workers", "service", "gpus_per_worker")),
             ("--hosts", bool(args.hosts), ("hosts", "index", "gpus_per_worker")),
-            ("--workers", True, ("workers", "gpus_per_worker")),
+            ("--workers", bool(args.workers), ("workers", "gpus_per_worker")),
         )
         if is_given
     )
-    for name in ("workers", "service", "hosts", "index", "gpus_per_worker"):
+    way, read = next(ways, ("", _WHERE))  # Where none is given, that is what is told.
+    for name in _WHERE:
         if getattr(args, name) is not None and name not in read:
             argument = f"--{name.replace('_', '-')}"
             raise HardwareError(

@@ -69,13 +69,7 @@ class Examination:
         self.model = subject.model()
         self._lowered: dict[Any, LoweredStep] = {}
         self.spec = batch_of_model(self.model) if spec is None else spec
-        subject.build_layers(self.model, with_rows(self.spec, 2))
-
-    @property
-    def declared_rows(self) -> int | None:
-        """The size of batch that the model itself is made for, if it is made for one."""
-        sizes = (each.shape[0] for each in getattr(self.model, "inputs", None) or [])
-        return next((int(size) for size in sizes if size), None)
+        subject.build_layers(self.model, self.spec)
 
     def on(self, tpu: TpuType) -> Examination:
         """Returns the same examination on another TPU type."""
@@ -189,7 +183,7 @@ class Examination:
     def _variant(self, name: str, rows: int, needed_bytes: int, **change: str) -> Variant:
         self.how.progress(f"trying {name}")
         model = self.subject.model(**change)
-        self.subject.build_layers(model, with_rows(self.spec, 2))
+        self.subject.build_layers(model, self.spec)
         try:
             one, _ = self.tried(rows, model)
         except StepRefusedError:
@@ -202,7 +196,7 @@ class Examination:
         )
 
     def _build(self, model: keras.Model) -> None:
-        self.subject.build(model, with_rows(self.spec, 2))
+        self.subject.build(model, self.spec)
 
     @property
     def _layer_names(self) -> list[str]:

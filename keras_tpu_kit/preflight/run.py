@@ -30,6 +30,7 @@ from keras_tpu_kit.preflight.examination import Examination, How
 from keras_tpu_kit.preflight.report import ComparedType, PreflightReport
 from keras_tpu_kit.preflight.subject import Subject
 from keras_tpu_kit.preflight.target import Target, target
+from keras_tpu_kit.replication.preparation import declared_rows
 from keras_tpu_kit.topology import Topology
 from keras_tpu_kit.tpu_compiler import StepRefusedError, find_compiler
 from keras_tpu_kit.tpu_compiler.compiling import DEFAULT_TIMEOUT
@@ -107,10 +108,7 @@ def run_preflight(
     compares = isinstance(tpu, str) and tpu.lower() == "all"
     where = target(COMPARED[1] if compares else tpu)
     refuse(PreflightError, check_timeout(timeout))
-    prices = {
-        _compared_name(name) or name: _price(name, price, compares)
-        for name, price in (prices or {}).items()
-    }
+    prices = dict(_priced_row(name, price, compares) for name, price in (prices or {}).items())
     compiler = find_compiler(compiler_python) if where.tpu is not None else None
     subject = Subject(factory, where.topology)
     if data is None:
@@ -141,7 +139,7 @@ def run_preflight(
         try:
             examination = Examination(subject, spec, where.tpu, how)
             if plan is None and not any(sizes.values()):
-                rows = examination.declared_rows or rows
+                rows = declared_rows(examination.model) or rows
             open_axes = shape_findings(with_rows(examination.spec, rows))
             findings += open_axes
             if compares and not open_axes:
@@ -316,17 +314,14 @@ def _ignored_label(examination: Examination | None) -> int | None:
     return getattr(loss, "ignore_class", None)
 
 
-def _compared_name(name: str) -> str | None:
-    """Returns the row of the comparison that a TPU type, by any of its names, is in."""
+def _priced_row(name: str, price: float, compares: bool) -> tuple[str, float]:
+    """Returns a price under the name by which its TPU type, which has several, is compared."""
     wanted = dataclasses.replace(tpu_type(name), name="")
-    rows = (row for row in COMPARED if dataclasses.replace(tpu_type(row), name="") == wanted)
-    return next(rows, None)
-
-
-def _price(name: str, price: float, compares: bool) -> float:
-    has_row = compares and _compared_name(name) is not None
-    refuse(PreflightError, rules.check_price(name, price, COMPARED if compares else (), has_row))
-    return price
+    rows = COMPARED if compares else ()
+    alike = (row for row in rows if dataclasses.replace(tpu_type(row), name="") == wanted)
+    row = next(alike, None)
+    refuse(PreflightError, rules.check_price(name, price, rows, row is not None))
+    return row or name, price
 
 
 def _input_rate(drawn: Drawn, estimate: Any) -> list[Finding]:

@@ -22,6 +22,7 @@ from keras_tpu_kit.checks.data import check_generator, check_input_kind
 from keras_tpu_kit.checks.model import check_static_batch
 from keras_tpu_kit.errors import DataError, refuse
 from keras_tpu_kit.replication.batches import in_several_processes, is_on_cpu
+from keras_tpu_kit.replication.refusals import refuse_model
 
 # Any number serves where the model names none: shapes other than the batch are what building
 # needs to know.
@@ -94,8 +95,11 @@ def build(model: Any, batch: Any) -> None:
         ReplicationError: If a variable was made outside the scope, or XLA is asked for.
     """
     parts = (model._compile_metrics, model._compile_loss)
+    missing = not is_built(model) or any(p is not None and not p.built for p in parts)
+    if missing or (model.optimizer is not None and not model.optimizer.built):
+        # What was made outside the scope, such as an optimizer, gets no variables in it.
+        refuse_model(model)
     with _scope(model):
-        missing = not is_built(model) or any(p is not None and not p.built for p in parts)
         # A model that is only a container of others, such as a GAN, cannot be called.
         if missing and type(model).call is not keras.Model.call:
             model._symbolic_build(data_batch=_symbolic(model, batch))
@@ -147,10 +151,14 @@ def to_symbolic(part: Any, rows: int = _BUILD_ROWS) -> Any:
     return tf.TensorSpec([rows, *part.shape[1:]], part.dtype)
 
 
+def declared_rows(model: Any) -> int | None:
+    """Returns the one size of batch that a model is made for, as with a stateful layer, if any."""
+    declared = (each.shape[0] for each in getattr(model, "inputs", None) or [] if each.shape)
+    return next((int(size) for size in declared if size), None)
+
+
 def _symbolic(model: Any, batch: Any) -> Any:
-    # A model may be made for one size of batch, such as one with a stateful recurrent layer.
-    declared = [each.shape[0] for each in getattr(model, "inputs", None) or [] if each.shape]
-    rows = next((size for size in declared if size), _BUILD_ROWS)
+    rows = declared_rows(model) or _BUILD_ROWS
     return tree.map_structure(lambda part: to_symbolic(part, rows), batch)
 
 

@@ -97,8 +97,6 @@ class _Replicated:
             preparation.feed_whole_batches(self.model.distribute_strategy, iterator)
             data_batch = preparation.element_spec(iterator)
         self._batch = data_batch
-        # Before variables are made for what was made outside the scope, such as an optimizer.
-        refuse_model(self.model)
         preparation.build(self.model, data_batch)
 
 

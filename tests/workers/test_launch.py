@@ -94,7 +94,7 @@ def test_hosts(script, capsys):
 
 @pytest.mark.parametrize(
     "arguments",
-    [[], ["--hosts", "a,b"], ["--from", "k8s"], ["--from", "slurm"]],
+    [[], ["--index", "0"], ["--hosts", "a,b"], ["--from", "k8s"], ["--from", "slurm"]],
 )
 def test_arguments_that_do_not_say_enough_exit_2_with_a_fix(script, capsys, arguments, monkeypatch):
     monkeypatch.delenv("SLURM_PROCID", raising=False)
