@@ -8,10 +8,10 @@ holds this replica's rows (`hooks`), and the replicas meet in four places: losse
 not over rows (`losses`), gradients before clipping (`gradients`), numbers for a whole batch in
 metrics (`metrics`), and BatchNormalization (`normalization`). Each part counts by its rows
 (`share`). Random numbers differ by replica (`randomness`), and one without a row keeps the shapes
-of the others (`convolutions`). Where shapes must be static, the last
-batch of an evaluation is filled up and masked (`padding`). A step of the model's own is asked
-before training whether it averages over rows (`custom_steps`), and metrics of the user's own at
-their first update whether they add up (`own_metrics`).
+of the others (`convolutions`). Replicas on a CPU keep their memory between steps (`host_memory`).
+Where shapes must be static, the last batch of an evaluation is filled up and masked (`padding`). A
+step of the model's own is asked before training whether it averages over rows (`custom_steps`), and
+metrics of the user's own at their first update whether they add up (`own_metrics`).
 
 This is the only place in the kit that touches Keras's trainer internals.
 """

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from keras_tpu_kit.checks.model import check_on_batch
 from keras_tpu_kit.errors import ReplicationError, refuse
-from keras_tpu_kit.replication import batches, normalization, padding
+from keras_tpu_kit.replication import batches, host_memory, normalization, padding
 from keras_tpu_kit.replication.own_metrics import asked_at_first_update
 from keras_tpu_kit.replication.progress import Progress
 from keras_tpu_kit.replication.refusals import is_custom
@@ -69,6 +69,9 @@ class Execution:
                 logs = self._single(batches.split(self._strategy, batch))
                 self._progress.add(1, 0.0)
             return logs
+        if self._on_cpu and isinstance(iterator, tf.distribute.DistributedIterator):
+            # Each time: an evaluation in between makes an iterator of its own.
+            host_memory.keep_between_steps()
         try:
             logs, steps, waited = self._fused(iterator, may_end)
         except _OwnLogsFoundError as found:

@@ -5,10 +5,15 @@ When an upgrade mends one of these, its test fails, and the workaround can go.
 
 from __future__ import annotations
 
+import platform
+import subprocess
+import sys
+
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from packaging.version import Version
 
 from tests.ground.linear import LEARNING_RATE, right_slope, rows, slope, stock
 from tests.replicas import replicas
@@ -181,6 +186,38 @@ def test_a_convolution_of_no_rows_has_the_shape_of_its_input():
         [0, 8, 8, 2],
         [0, 6, 6, 5],
     )
+
+
+PAGES = """
+import resource
+import numpy as np
+import tensorflow as tf
+
+def pages():
+    # As many that stay leave no free block of the size behind that would be taken instead.
+    held = [np.ones(1024 * 1024, "uint8") for _ in range(200)]
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(100):
+        np.ones(1024 * 1024, "uint8")
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+kept = pages()
+spec = tf.TensorSpec((), "int32")
+next(iter(tf.data.Dataset.from_generator(lambda: iter([1]), output_signature=spec)))
+print("PAGES", kept, pages())
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="TensorFlow asks glibc for it")
+@pytest.mark.skipif(
+    Version(tf.__version__) < Version("2.21"), reason="TensorFlow 2.19.1 and 2.20 do not ask for it"
+)
+def test_a_generator_dataset_has_every_large_block_mapped_anew():
+    # In a process of its own: it cannot be taken back entirely.
+    done = subprocess.run([sys.executable, "-c", PAGES], capture_output=True, text=True, check=True)
+    kept, mapped_anew = map(int, done.stdout.partition("PAGES")[2].split())
+    assert kept < 2_000
+    assert mapped_anew >= 100 * 256  # Pages of 4 KiB in 1 MiB.
 
 
 def test_a_layer_makes_errors_anew_of_their_text_unless_they_are_marked():
