@@ -10,16 +10,40 @@ from keras import tree
 from keras_tpu_kit.replication.padding import Padded
 
 
-def count_rows(strategy: tf.distribute.Strategy, data: Any) -> Any:
+def agreed_rows(strategy: tf.distribute.Strategy, element_spec: Any) -> int | None:
+    """Returns the rows of each global batch, where the dataset of every worker tells its own.
+
+    What a process knows of its own part says nothing of the others', and processes that trace
+    different steps wait for each other for ever. So they are asked, once for each dataset: all of
+    them have to call this.
+
+    Args:
+        strategy: A strategy whose replicas are in several processes.
+        element_spec: What a distributed dataset says of its batches.
+    """
+    first = _first_leaf(element_spec)
+    sizes = [spec.shape[0] for spec in getattr(first, "_value_specs", (first,))]
+    known = [[size or 0, size is None] for size in sizes]
+    parts = strategy.experimental_distribute_values_from_function(
+        lambda context: tf.constant(known[context.replica_id_in_sync_group % len(known)], "int64")
+    )
+    rows, unknown = strategy.reduce(tf.distribute.ReduceOp.SUM, parts, axis=None).numpy().tolist()
+    return None if unknown else rows
+
+
+def count_rows(strategy: tf.distribute.Strategy, data: Any, agreed: int | None = None) -> Any:
     """Returns the rows of a global batch, over all replicas.
 
-    An `int` where all replicas of this process are known to hold the same number, so that
-    the step needs no arithmetic for it; a scalar int64 tensor otherwise.
+    An `int` where all replicas are known to hold the same number, so that the step needs no
+    arithmetic for it; a scalar int64 tensor otherwise.
 
     Args:
         strategy: A strategy with several replicas.
         data: A distributed batch, any structure.
+        agreed: What `agreed_rows` returned, on several workers.
     """
+    if agreed is not None and not isinstance(data, Padded):
+        return agreed
     local = strategy.experimental_local_results(_first_leaf(data))
     static = {part.shape[0] for part in local}
     if isinstance(data, Padded) or in_several_processes(strategy):

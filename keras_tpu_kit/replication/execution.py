@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -17,6 +17,18 @@ from keras_tpu_kit.replication.refusals import is_custom
 from keras_tpu_kit.replication.share import ReplicaShare, current_share, running
 
 Logs = dict[str, Any]
+
+
+class Feed(NamedTuple):
+    """What is known of a dataset before a step runs.
+
+    Args:
+        may_end: Whether it can end before an execution has run all of its steps.
+        rows: Rows of every global batch, where several workers have agreed on it.
+    """
+
+    may_end: bool = True
+    rows: int | None = None
 
 
 class Execution:
@@ -52,12 +64,12 @@ class Execution:
                 self._step = tf.function(self._step, reduce_retracing=True, jit_compile=True)
             self._fused, self._single = _in_graph(self._run_steps), _in_graph(self._run_batch)
 
-    def __call__(self, iterator: Any, may_end: bool = True) -> Logs:
+    def __call__(self, iterator: Any, feed: Feed) -> Logs:
         """Returns the logs after the next steps of `iterator`.
 
         Args:
             iterator: A `tf.data` or distributed iterator, or a Python iterator of batches.
-            may_end: Whether the data can end before `steps_per_execution` steps are done.
+            feed: What is known of the data that it iterates over.
 
         Raises:
             StopIteration: If no step was left to run.
@@ -73,11 +85,11 @@ class Execution:
             # Each time: an evaluation in between makes an iterator of its own.
             host_memory.keep_between_steps()
         try:
-            logs, steps, waited = self._fused(iterator, may_end)
+            logs, steps, waited = self._fused(iterator, feed)
         except _OwnLogsFoundError as found:
             self._own_logs = found.logs
-            logs, steps, waited = self._fused(iterator, may_end)
-        if may_end:
+            logs, steps, waited = self._fused(iterator, feed)
+        if feed.may_end:
             steps = int(steps)
             if not steps:
                 raise StopIteration
@@ -90,18 +102,19 @@ class Execution:
         own = self._run_step(data)
         return self._finish(own)
 
-    def _run_steps(self, iterator: Any, may_end: bool) -> tuple[Logs, Any, Any]:
+    def _run_steps(self, iterator: Any, feed: Feed) -> tuple[Logs, Any, Any]:
         """Returns logs, steps done and seconds waited for input."""
 
         def body(steps: Any, waited: Any, more: Any, own: Logs) -> tuple[Any, Any, Any, Logs]:
-            if not may_end:
+            if not feed.may_end:
                 data, seconds = _timed(iterator.get_next)
-                return steps + 1, waited + seconds, more, self._loop_logs(self._run_step(data))
+                own = self._loop_logs(self._run_step(data, feed.rows))
+                return steps + 1, waited + seconds, more, own
             upcoming, seconds = _timed(iterator.get_next_as_optional)
             more = upcoming.has_value()
             own = tf.cond(
                 more,
-                lambda: self._loop_logs(self._run_step(upcoming.get_value())),
+                lambda: self._loop_logs(self._run_step(upcoming.get_value(), feed.rows)),
                 lambda: own,
             )
             return steps + tf.cast(more, "int32"), waited + seconds, more, own
@@ -129,7 +142,7 @@ class Execution:
             raise _OwnLogsFoundError(own)
         return {key: tf.cast(value, self._own_logs[key].dtype) for key, value in own.items()}
 
-    def _run_step(self, data: Any) -> Logs:
+    def _run_step(self, data: Any, rows: int | None = None) -> Logs:
         """Runs one step on every replica and returns what it logs beside metrics."""
         if not self._several:
             logs = self._strategy.run(self._step, args=(data,))
@@ -138,7 +151,7 @@ class Execution:
             return self._beside_metrics(logs)
         if not batches.is_split(data):
             data = batches.split_in_graph(self._strategy, data)
-        total = batches.count_rows(self._strategy, data)
+        total = batches.count_rows(self._strategy, data, rows)
         with asked_at_first_update(self._model):
             own = self._strategy.run(lambda data: self._on_replica(data, total), args=(data,))
         return {

@@ -21,7 +21,8 @@ from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
 from keras_tpu_kit.checks.data import check_generator, check_input_kind
 from keras_tpu_kit.checks.model import check_static_batch
 from keras_tpu_kit.errors import DataError, refuse
-from keras_tpu_kit.replication.batches import in_several_processes, is_on_cpu
+from keras_tpu_kit.replication.batches import agreed_rows, in_several_processes, is_on_cpu
+from keras_tpu_kit.replication.execution import Feed
 from keras_tpu_kit.replication.refusals import refuse_model
 
 # Any number serves where the model names none: shapes other than the batch are what building
@@ -73,7 +74,20 @@ def feed_whole_batches(strategy: tf.distribute.Strategy, epoch_iterator: Any) ->
         epoch_iterator._distributed_dataset = adapter.get_tf_dataset()
 
 
-def may_end_early(epoch_iterator: Any) -> bool:
+def feed_of(strategy: tf.distribute.Strategy, epoch_iterator: Any) -> Feed:
+    """Returns what is known of the data, on which several workers have to agree.
+
+    Args:
+        strategy: The model's strategy.
+        epoch_iterator: What Keras made of the user's data.
+    """
+    rows = None
+    if in_several_processes(strategy):
+        rows = agreed_rows(strategy, epoch_iterator._distributed_dataset.element_spec)
+    return Feed(_may_end_early(epoch_iterator), rows)
+
+
+def _may_end_early(epoch_iterator: Any) -> bool:
     """Returns whether the data can end before an execution has run all of its steps."""
     batches = epoch_iterator.data_adapter.num_batches
     if batches is not None:

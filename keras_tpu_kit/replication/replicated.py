@@ -16,7 +16,7 @@ from keras_tpu_kit.plan import BatchPlan
 from keras_tpu_kit.replication import batches, preparation
 from keras_tpu_kit.replication.chief_files import files_of_the_chief
 from keras_tpu_kit.replication.custom_steps import ask_own_step
-from keras_tpu_kit.replication.execution import Execution
+from keras_tpu_kit.replication.execution import Execution, Feed
 from keras_tpu_kit.replication.padding import pad_evaluation
 from keras_tpu_kit.replication.prediction import whole_batches_split
 from keras_tpu_kit.replication.progress import Progress
@@ -43,7 +43,7 @@ class _Replicated:
         # What Keras prepared last: for training, or for the evaluation within it.
         self._data: Any = None
         self._batch: Any = None
-        self._training_may_end = self._evaluation_may_end = True
+        self._feed = self._training_feed = self._evaluation_feed = Feed()
         # Where a step of the model's own could not be asked.
         self.unasked: Finding | None = None
 
@@ -61,25 +61,25 @@ class _Replicated:
         if self._data is not None:
             if self.static_shapes:
                 preparation.refuse_dynamic_batch(self._data)
-            self._training_may_end = preparation.may_end_early(self._data)
+            self._training_feed = self._feed
         if self.model.train_function is None or force:
             refuse_model(self.model)
             self.unasked = ask_own_step(self.model, self._batch, self.static_shapes)
             if self.unasked is not None:
                 _log.warning("%s", self.unasked)
             execution = Execution(self.model, "train_step", self.progress)
-            self.model.train_function = lambda it: execution(it, self._training_may_end)
+            self.model.train_function = lambda it: execution(it, self._training_feed)
         return self.model.train_function
 
     def make_test_function(self, force: bool = False) -> Any:
         if self._data is not None:
             if self.static_shapes:
                 pad_evaluation(self._data, self.model.distribute_strategy)
-            self._evaluation_may_end = preparation.may_end_early(self._data)
+            self._evaluation_feed = self._feed
         if self.model.test_function is None or force:
             refuse_model(self.model)
             execution = Execution(self.model, "test_step", Progress())
-            self.model.test_function = lambda it: execution(it, self._evaluation_may_end)
+            self.model.test_function = lambda it: execution(it, self._evaluation_feed)
         return self.model.test_function
 
     def make_predict_function(self, force: bool = False) -> Any:
@@ -92,10 +92,12 @@ class _Replicated:
 
     def _maybe_symbolic_build(self, iterator: Any = None, data_batch: Any = None) -> None:
         self._data = iterator
+        strategy = self.model.distribute_strategy
         if iterator is not None:
-            preparation.refuse_data(self.model.distribute_strategy, iterator)
-            preparation.feed_whole_batches(self.model.distribute_strategy, iterator)
+            preparation.refuse_data(strategy, iterator)
+            preparation.feed_whole_batches(strategy, iterator)
             data_batch = preparation.element_spec(iterator)
+            self._feed = preparation.feed_of(strategy, iterator)
         self._batch = data_batch
         preparation.build(self.model, data_batch)
 

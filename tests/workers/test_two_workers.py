@@ -56,6 +56,28 @@ def test_two_workers_end_with_the_weights_of_one():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("told", ["told", "untold"])
+def test_batches_larger_on_one_worker_are_weighed_by_their_rows(told):
+    where = addresses_on_loopback()
+    script = str(pathlib.Path(__file__).with_name("unequal.py"))
+    lines = []
+    pair = [command(index, where, told, script=script) for index in range(2)]
+    assert run_group(pair, write=lines.append, timeout=LIMIT).exit_code == 0, "\n".join(lines)
+    said = [json.loads(line.partition("] ")[2]) for line in lines if '"weights"' in line]
+    assert len(said) == 2
+    draw = np.random.default_rng(0)
+    x, y = draw.normal(size=(16, 3)), draw.normal(size=(16, 1))
+    weights, losses = np.ones((3, 1)), []
+    for _ in range(8):
+        error = x @ weights - y
+        losses.append(np.mean(error**2))
+        weights = weights - 0.05 * 2 * x.T @ error / 16
+    for each in said:
+        np.testing.assert_allclose(each["weights"], weights.ravel(), rtol=1e-5)
+        np.testing.assert_allclose(each["loss"], np.reshape(losses, (2, 4)).mean(axis=1), rtol=1e-5)
+
+
+@pytest.mark.slow
 def test_moving_statistics_are_the_mean_of_both_workers_and_evaluate_alike_once_saved(tmp_path):
     where = addresses_on_loopback()
     script = str(pathlib.Path(__file__).with_name("normalized.py"))
