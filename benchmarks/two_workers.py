@@ -122,11 +122,14 @@ def train(kind: str) -> dict[str, float]:
         argv = [sys.executable, __file__, "--child", kind, str(index)]
         started.append(
             subprocess.Popen(
-                argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+                argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
             )
         )
     outputs = [process.communicate()[0] for process in started]
-    told = [json.loads(output.partition("RESULT ")[2]) for output in outputs]
+    for output in outputs:
+        if "RESULT " not in output:
+            raise RuntimeError(f"{kind}:\n{output}")
+    told = [json.loads(output.rpartition("RESULT ")[2].splitlines()[0]) for output in outputs]
     return {
         "samples_per_second": sum(each["samples_per_second"] for each in told),
         "step_ms": statistics.mean(each["step_ms"] for each in told),
